@@ -22,8 +22,7 @@ func eventually(tb testing.TB, cond func() bool) {
 	testawait.Until(tb, "a condition", cond)
 }
 
-// requests returns a function that makes one request of 64 bytes to an echo server and does not
-// allocate.
+// requests returns a function that makes one request of 64 bytes to an echo server and does not allocate.
 func requests(t *testing.T, c net.Conn) func() {
 	buf := make([]byte, 64)
 	return func() {
@@ -89,8 +88,8 @@ func testRequestCosts(t *testing.T, h Handler[*int]) {
 	})
 }
 
-// An idle connection costs at most 210 live bytes on epoll and 270 elsewhere, its socket and its
-// registration included, also after a request.
+// An idle connection costs at most 210 live bytes on epoll and 270 elsewhere, its socket and its registration included,
+// also after a request.
 func TestIdleConnMemory(t *testing.T) {
 	long.Only(t, "it makes 5,000 connections")
 	for name, h := range echoes {
@@ -100,8 +99,7 @@ func TestIdleConnMemory(t *testing.T) {
 
 func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		// Each worker and its port have memory of their own. By default there are as many as
-		// processors.
+		// Each worker and its port have memory of their own. By default there are as many as processors.
 		s := &Server[*int]{Handler: h, Backend: backend, IdleTimeout: time.Hour, Workers: 2}
 		addr := servingOn(t, s)
 		const n = 5000
@@ -149,8 +147,7 @@ func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 		if backend == "epoll" {
 			most = 210
 		}
-		// A client has its answer before the handler returns, and with it a buffer of 64 KiB. A
-		// worker that helps has one, too.
+		// A client has its answer before the handler returns, and with it a buffer of 64 KiB. A worker that helps has one, too.
 		var each float64
 		defer func() {
 			t.Logf("%.1f live bytes per idle connection, of at most %.0f; the process's resident memory grew "+

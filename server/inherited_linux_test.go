@@ -12,8 +12,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An optioner sends the options of each new connection to a channel: TCP_NODELAY and its keep-alive
-// probes.
+// An optioner sends the options of each new connection to a channel: TCP_NODELAY and its keep-alive probes.
 type optioner struct {
 	counter
 	t   *testing.T
@@ -34,8 +33,8 @@ func (o optioner) Open(c *Conn[*int]) error {
 	return io.EOF
 }
 
-// Every connection has the options, whether it inherits them or was connected before the listener
-// had them, and whatever options the listener had before.
+// Every connection has the options, whether it inherits them or was connected before the listener had them, and whatever
+// options the listener had before.
 func TestConnectionOptions(t *testing.T) {
 	for name, prepare := range map[string]func(l *sock.Socket) error{
 		"plain":    func(l *sock.Socket) error { return nil },
@@ -87,8 +86,8 @@ func TestConnectionOptions(t *testing.T) {
 	}
 }
 
-// If connections inherit the listener's options, nothing is set. If one does not, everything is
-// set, on it and on all later connections.
+// If connections inherit the listener's options, nothing is set. If one does not, everything is set, on it and on all
+// later connections.
 func TestListenerOptionsInherited(t *testing.T) {
 	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {

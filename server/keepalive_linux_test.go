@@ -42,8 +42,7 @@ func probesOfConn(t *testing.T, c net.Conn) (p probes) {
 	return p
 }
 
-// A prober sends the options of each connection to a channel: before Hijack, after it, and after
-// Resume.
+// A prober sends the options of each connection to a channel: before Hijack, after it, and after Resume.
 type prober struct {
 	counter
 	t   *testing.T

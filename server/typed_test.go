@@ -1,59 +1,26 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
-	"reflect"
 	"testing"
 
 	testawait "github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/server/internal/conn"
 )
 
-// Every field of a Server reaches the server that runs.
-func TestConfigHasEveryField(t *testing.T) {
-	var s Server[string]
-	v := reflect.ValueOf(&s).Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() || f.Name == "Handler" {
-			continue
-		}
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Int, reflect.Int64:
-			f.SetInt(int64(i + 1))
-		case reflect.Uint8:
-			f.SetUint(uint64(i + 1))
-		case reflect.String:
-			f.SetString("a")
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Pointer:
-			f.Set(reflect.New(f.Type().Elem()))
-		case reflect.Func:
-			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
-		case reflect.Struct:
-			if f = f.Field(0); f.Kind() == reflect.Bool {
-				f.SetBool(true)
-			} else {
-				f.SetInt(int64(i + 1))
-			}
-		default:
-			t.Fatalf("%s is a %s", v.Type().Field(i).Name, f.Kind())
-		}
-	}
+// The options of a Server reach the server that runs, and its connections.
+func TestOptionsAreCopied(t *testing.T) {
+	s := Server[string]{Workers: 3, MaxQueued: 5, Name: "n", ReadRate: Rate{PerSecond: 1, Burst: 2},
+		TLSConfig: new(tls.Config)}
 	c := configOf(&s)
-	opts := reflect.ValueOf(c.opts).Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() || f.Name == "Handler" {
-			continue
-		}
-		got := opts.FieldByName(f.Name)
-		switch {
-		case f.Type.Kind() == reflect.Func && got.Pointer() != v.Field(i).Pointer():
-			t.Errorf("%s is another function", f.Name)
-		case f.Type.Kind() != reflect.Func && !got.Equal(v.Field(i)):
-			t.Errorf("%s is %v, want %v", f.Name, got, v.Field(i))
-		}
+	if o := c.opts; o.Workers != 3 || o.Name != "n" || o.ReadRate != s.ReadRate || o.TLSConfig != s.TLSConfig {
+		t.Errorf("the server has %+v", o)
+	}
+	var o conn.Options
+	copyOptions(&o, c.opts)
+	if want := (conn.Options{MaxQueued: 5, ReadRate: s.ReadRate}); o != want {
+		t.Errorf("connections have %+v, want %+v", o, want)
 	}
 	if c.handler != nil {
 		t.Error("config has a handler, and Server has none")
