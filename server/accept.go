@@ -27,7 +27,7 @@ func (l *listener) accepted(o *conn.Owner, nt *socknotify.Notification[*Key]) {
 		return
 	}
 	s.handled.Add(1)
-	if l.of != nil && l.isClosed() && !s.IsClosing() { // the duplicate has accepted after the close
+	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the close
 		socket.Close()
 		l.failed.Fail(engine.ErrClosedElsewhere)
 	} else if c := s.admit(l, socket); c != nil {

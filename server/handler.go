@@ -41,5 +41,10 @@ func (t *typed[S]) newConn() *conn.Conn { return &new(Conn[S]).in }
 func (t *typed[S]) Open(c *conn.Conn) error             { return t.handler.Open(connOf[S](c)) }
 func (t *typed[S]) Data(c *conn.Conn, buf []byte) error { return t.handler.Data(connOf[S](c), buf) }
 func (t *typed[S]) Close(c *conn.Conn, cause error)     { t.handler.Close(connOf[S](c), cause) }
-func (t *typed[S]) HasWritable() bool                   { return t.writer != nil }
-func (t *typed[S]) Writable(c *conn.Conn) error         { return t.writer.Writable(connOf[S](c)) }
+
+func (t *typed[S]) Writable(c *conn.Conn) error {
+	if t.writer == nil {
+		return nil
+	}
+	return t.writer.Writable(connOf[S](c))
+}

@@ -60,7 +60,7 @@ func (s *server) acceptFrom(l *listener) error {
 		}
 		var e interface{ Temporary() bool }
 		temporary := sock.IsExhausted(err) || errors.As(err, &e) && e.Temporary()
-		if !temporary || s.IsClosing() || l.isClosed() {
+		if !temporary || s.isClosing() || l.isClosed() {
 			return err
 		}
 		f.Again(&s.Journal, engine.CannotAccept, err)

@@ -262,8 +262,8 @@ func (s *server) stopWhenDrained() {
 	close(s.stopped)
 }
 
-// IsClosing reports whether Shutdown or Close was called.
-func (s *server) IsClosing() bool {
+// isClosing reports whether Shutdown or Close was called.
+func (s *server) isClosing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing

@@ -65,8 +65,8 @@ func TestConnOf(t *testing.T) {
 	if state := <-h.got; state[98] != 98 {
 		t.Errorf("Close has got %v", state)
 	}
-	if !calls.HasWritable() || newTyped[*int](nil, counter{}).HasWritable() {
-		t.Error("Writable is called of a handler that has none, or not of one that has it")
+	if err := newTyped[*int](nil, counter{}).Writable(c); err != nil {
+		t.Errorf("Writable of a handler that has none: %v", err)
 	}
 	peer, err := net.Dial("tcp", servingOn(t, &Server[[100]int]{Handler: h}).String())
 	if err != nil {

@@ -22,7 +22,7 @@ type worker struct {
 	//
 	// While the worker is busy these fields change with Activity.Mu held. So while a handler does
 	// not return, the watchdog can move all of ready except ready[next-1] to another worker (see
-	// replace). While the worker is idle, only the worker uses them.
+	// addWorker). While the worker is idle, only the worker uses them.
 	ready         [conn.Batch]socknotify.Notification[*Key]
 	n, next, kept int
 	most          int // to dequeue at a time while the port is shared: few after a slow batch

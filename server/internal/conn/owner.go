@@ -58,23 +58,23 @@ func (o *Owner) Handle(nt *socknotify.Notification[*Key], now uint32, keep bool)
 		if word&(wNoRead|wHandshake|wInput) != 0 {
 			read = o.events(c, socknotify.EventIn, word)
 		}
-	} else if c, read = o.handle(nt, now); c == nil {
+	} else if c, read = o.handleOther(nt, now); c == nil {
 		return
 	}
 	if read {
 		o.call(c)
 	}
 	if keep && c.word.Load()&wSpecial == 0 {
-		return // there is no other worker that could serve it now, and releasing many together costs less
+		return // there is no other worker that could serve it now, and releasing many costs less
 	}
 	nt.Key = nil // an idle worker must not keep a connection alive
 	o.release(c)
 }
 
-// handle handles any notification that is not just EventIn. If the notification leaves the worker
-// the owner of a connection, handle returns that, which stays the key, and reports whether Data is
+// handleOther handles any notification that is not just EventIn. If the notification leaves the worker
+// the owner of a connection, handleOther returns that, which stays the key, and reports whether Data is
 // to be called before releasing it.
-func (o *Owner) handle(nt *socknotify.Notification[*Key], now uint32) (_ *Conn, read bool) {
+func (o *Owner) handleOther(nt *socknotify.Notification[*Key], now uint32) (_ *Conn, read bool) {
 	c := (*Conn)(nt.Key)
 	nt.Key = nil // an idle worker must not keep a connection alive
 	switch {
@@ -107,7 +107,6 @@ func (o *Owner) handle(nt *socknotify.Notification[*Key], now uint32) (_ *Conn, 
 // events does everything except calling Data for the events of a connection that the worker owns,
 // and reports whether Data is to be called.
 func (o *Owner) events(c *Conn, e socknotify.Events, word uint32) (read bool) {
-	s := o.shared
 	if e&socknotify.EventErr != 0 && c.failed(o.buf, e == socknotify.EventErr) {
 		return false
 	}
@@ -115,9 +114,9 @@ func (o *Owner) events(c *Conn, e socknotify.Events, word uint32) (read bool) {
 		o.current = c // a reader of a Stream may panic
 		goOn := c.flush()
 		o.current = nil
-		if goOn && s.server.HasWritable() && c.word.Load()&wOver == 0 {
+		if goOn && c.word.Load()&wOver == 0 {
 			o.beginCall(c)
-			o.returned(c, s.server.Writable(c))
+			o.returned(c, o.shared.server.Writable(c))
 		}
 		word = c.word.Load()
 	}
@@ -263,7 +262,8 @@ func (c *Conn) endCall() {
 	}
 }
 
-// InCall reports whether the handler of a connection has been called and has not returned.
+// InCall reports whether the handler of a connection, or another function of the user, was called
+// and has not returned.
 func (o *Owner) InCall() bool { return o.current != nil }
 
 // Panicked closes the connection whose handler has panicked, or has called runtime.Goexit: then

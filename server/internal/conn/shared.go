@@ -38,7 +38,6 @@ type Options struct {
 type Server interface {
 	Open(c *Conn) error
 	Data(c *Conn, buf []byte) error
-	HasWritable() bool // reports whether Writable may be called
 	Writable(c *Conn) error
 	Close(c *Conn, cause error)
 
@@ -49,8 +48,6 @@ type Server interface {
 	Enter(c *Conn, remote net.Addr) error
 	// Left is called when the socket was closed, at the end.
 	Left(c *Conn)
-	// IsClosing reports whether Shutdown or Close was called.
-	IsClosing() bool
 	// Watch is called with a tick of the wheel, after SetTicker.
 	Watch()
 }

@@ -106,7 +106,7 @@ func (t *tlsConn) Read(b []byte) (n int, err error) {
 	switch {
 	case err == errAgain:
 		err = nil
-	case err == io.ErrUnexpectedEOF && c.shared().server.IsClosing():
+	case err == io.ErrUnexpectedEOF && c.word.Load()&wLast != 0:
 		err = io.EOF // Shutdown has ended the stream inside a record
 	}
 	if n > 0 {
