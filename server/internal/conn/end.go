@@ -48,7 +48,7 @@ func (c *Conn) end(bits uint32) error {
 		}
 	}
 	if word&wHijacked != 0 { // the queued bytes are sent as if there were no hijacker
-		c.cancelHijack(c.whyEnded())
+		c.cancelHijack()
 	}
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.shared()

@@ -109,15 +109,6 @@ func (c *Conn) closeHijacked(h *hijacked) error {
 	return c.end(wClosing)
 }
 
-// whyEnded returns the error for a hijacker whose connection ends before it has the socket. The
-// lock is held.
-func (c *Conn) whyEnded() error {
-	if c.extra.failed {
-		return c.extra.cause
-	}
-	return net.ErrClosed
-}
-
 // endHijacked closes a connection whose socket was given to a hijacker. The lock is held.
 func (c *Conn) endHijacked(bits uint32) {
 	x := c.extra
@@ -129,9 +120,13 @@ func (c *Conn) endHijacked(bits uint32) {
 }
 
 // cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
-func (c *Conn) cancelHijack(why error) {
-	c.extra.hijacked.resolve(nil, why)
-	c.extra.hijacked = nil
+func (c *Conn) cancelHijack() {
+	x, why := c.extra, net.ErrClosed
+	if x.failed {
+		why = x.cause
+	}
+	x.hijacked.resolve(nil, why)
+	x.hijacked = nil
 }
 
 func (c *Conn) Resume() error {

@@ -71,9 +71,9 @@ func (o *Owner) Handle(nt *socknotify.Notification[*Key], now uint32, keep bool)
 	o.release(c)
 }
 
-// handleOther handles any notification that is not just EventIn. If the notification leaves the worker
-// the owner of a connection, handleOther returns that, which stays the key, and reports whether Data is
-// to be called before releasing it.
+// handleOther handles any notification that is not just EventIn. If the notification leaves the
+// worker the owner of a connection, handleOther returns that, which stays the key, and reports
+// whether Data is to be called before releasing it.
 func (o *Owner) handleOther(nt *socknotify.Notification[*Key], now uint32) (_ *Conn, read bool) {
 	c := (*Conn)(nt.Key)
 	nt.Key = nil // an idle worker must not keep a connection alive
