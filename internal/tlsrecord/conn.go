@@ -25,6 +25,8 @@ type Conn struct {
 
 	writing sync.Mutex
 	closed  atomic.Bool
+	live    atomic.Bool   // ciphers knows the connection
+	round   atomic.Uint32 // of ciphers, when a cipher was last used
 }
 
 // A buffer has room for a record and what arrives behind it, or for what is sent with one call.
@@ -138,6 +140,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	// does not take this one for open. crypto/tls does so too.
 	if len(c.data) == 0 && len(c.wire) > 0 && c.wire[0] == typeAlert {
 		if record := c.record(); record != nil {
+			ciphers.use(c)
 			c.records.Open(record)
 			c.answer()
 		}
@@ -157,6 +160,7 @@ func (c *Conn) open() error {
 		c.answer()
 		return err
 	}
+	ciphers.use(c)
 	c.data, err = c.records.Open(record)
 	c.answer()
 	return err
@@ -236,6 +240,7 @@ func (c *Conn) answer() {
 	}
 	c.writing.Lock()
 	defer c.endWriting()
+	ciphers.use(c)
 	if out := c.records.Answer(nil); len(out) > 0 {
 		c.send(out)
 	}
@@ -257,6 +262,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
+	ciphers.use(c)
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
 	for {
@@ -285,6 +291,7 @@ func (c *Conn) CloseWrite() error {
 }
 
 func (c *Conn) closeNotify() error {
+	ciphers.use(c)
 	out := c.records.CloseNotify(nil)
 	if len(out) == 0 {
 		return nil
@@ -321,6 +328,9 @@ func (c *Conn) Close() error {
 // endReading unlocks. When the connection is closed, the secrets are overwritten by the last call
 // that has the lock: Close first marks the connection, and then tries to lock.
 func (c *Conn) endReading() {
+	if !c.live.Load() {
+		c.records.Drop()
+	}
 	c.reading.Unlock()
 	if c.closed.Load() && c.reading.TryLock() {
 		c.records.Wipe()
@@ -331,6 +341,9 @@ func (c *Conn) endReading() {
 }
 
 func (c *Conn) endWriting() {
+	if !c.live.Load() {
+		c.records.DropOut()
+	}
 	c.writing.Unlock()
 	if c.closed.Load() && c.writing.TryLock() {
 		c.records.WipeOut()

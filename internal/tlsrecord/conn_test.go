@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -440,6 +441,100 @@ func TestAllocatesNothing(t *testing.T) {
 		io.ReadFull(x, out)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// The ciphers of a connection that is idle for a round are dropped, and made again when needed.
+func TestCiphersAreDropped(t *testing.T) {
+	c, peer := pair(t, base, clientConfig)
+	b := make([]byte, 1)
+	echo := func() {
+		t.Helper()
+		peer.Write([]byte("x"))
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		c.Write(b)
+		if _, err := io.ReadFull(peer, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func() bool {
+		c.reading.Lock()
+		defer c.reading.Unlock()
+		return c.records.in.aead != nil || c.records.out.aead != nil
+	}
+	round := ciphers.round.Load()
+	echo()
+	ciphers.drop()
+	if !has() && ciphers.round.Load() == round+1 { // otherwise the timer has come too
+		t.Error("dropped after less than a round")
+	}
+	ciphers.drop()
+	ciphers.drop()
+	if has() || c.live.Load() {
+		t.Error("kept")
+	}
+	echo()
+	if !has() {
+		t.Error("not made again")
+	}
+	c.Close()
+	ciphers.drop()
+	ciphers.drop()
+	ciphers.drop()
+	ciphers.mu.Lock()
+	defer ciphers.mu.Unlock()
+	if _, ok := ciphers.live[c]; ok {
+		t.Error("a closed connection is kept")
+	}
+}
+
+// An idle connection takes less than 1,000 bytes besides its socket, or 1,400 with TLS 1.2, whose
+// state keeps the ClientHello.
+func TestIdleMemory(t *testing.T) {
+	const n = 200
+	for version, limit := range map[uint16]uint64{tls.VersionTLS13: 1_000, tls.VersionTLS12: 1_400} {
+		client := clientConfig.Clone()
+		client.MaxVersion = version
+		wires := make([][2]net.Conn, n)
+		for i := range wires {
+			wires[i][0], wires[i][1] = loopback(t)
+		}
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		conns := make([]net.Conn, n)
+		before := heap()
+		for i, w := range wires {
+			peer := tls.Client(w[0], client)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				peer.Write([]byte("x"))
+				io.ReadFull(peer, make([]byte, 1))
+			}()
+			c, err := Server(context.Background(), w[1], base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 1)
+			io.ReadFull(c, b)
+			c.Write(b)
+			<-done
+			conns[i] = c
+			c.(*Conn).dropCiphers()
+		}
+		each := (heap() - before) / n
+		t.Logf("%s: %d bytes", tls.VersionName(version), each)
+		if each > limit {
+			t.Errorf("%s: %d bytes, limit %d", tls.VersionName(version), each, limit)
+		}
+		runtime.KeepAlive(conns)
 	}
 }
 

@@ -6,7 +6,7 @@
 // other connection Handshake.Take returns an error, and it stays with crypto/tls.
 //
 // The files, in the order in which a connection passes them: handshake.go follows the handshake and
-// takes over; conn.go is a net.Conn; records.go opens and makes records, messages.go has the
+// takes over; conn.go is a net.Conn, ciphers.go drops its ciphers when it is idle; records.go opens and makes records, messages.go has the
 // handshake messages in them. alert.go has the errors, keys.go the key schedules.
 //
 // crypto/tls differs from it in this, besides the type of an alert in a *net.OpError: it accepts a
