@@ -3,7 +3,6 @@ package tlsrecord
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
@@ -50,13 +49,13 @@ func listen(t *testing.T, config *tls.Config, serve func(c *Conn)) (addr string)
 				return
 			}
 			conn.SetDeadline(time.Now().Add(20 * time.Second))
-			c, err := Server(context.Background(), conn, config)
+			c, err := shake(conn, config)
 			if err != nil {
 				t.Error(err)
 				conn.Close()
 				continue
 			}
-			serve(c.(*Conn))
+			serve(c)
 		}
 	}()
 	return l.Addr().String()

@@ -3,6 +3,7 @@ package tlsrecord
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,12 +12,17 @@ import (
 	"time"
 )
 
-// A Conn is a TLS connection after its handshake, as a net.Conn. It has the methods of a *tls.Conn
-// that make sense then.
+// A Conn is a server's TLS connection, as a net.Conn. It has the methods of a *tls.Conn that a
+// server uses. crypto/tls makes the handshake, and keeps the connection if Take fails.
 type Conn struct {
 	net.Conn // below; its deadlines and addresses are the connection's
-	state    tls.ConnectionState
-	records  *Records
+
+	shaking sync.Mutex
+	pending *pending    // until the handshake is over
+	over    atomic.Bool // the handshake is, and the next three fields do not change any more
+	state   tls.ConnectionState
+	stock   *tls.Conn // the connection, if crypto/tls keeps it; otherwise nil
+	records *Records
 
 	reading sync.Mutex
 	buf     *buffer
@@ -29,30 +35,92 @@ type Conn struct {
 	round   atomic.Uint32 // of ciphers, when a cipher was last used
 }
 
+// pending is what a connection needs before its handshake.
+type pending struct {
+	config  *tls.Config
+	options *Options
+	err     error // of the handshake
+}
+
+// Options are what the connections of a server have in common.
+type Options struct {
+	// Keep, which may be nil, is called after a handshake, and returns true for a connection that
+	// must stay with crypto/tls.
+	Keep func(tls.ConnectionState) bool
+	// Kept, which may be nil, is called for each connection that stays with crypto/tls although Keep
+	// is nil or has returned false, with the reason.
+	Kept func(why error)
+}
+
 // A buffer has room for a record and what arrives behind it, or for what is sent with one call.
 type buffer [2 * MaxRecord]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Server returns a server's side of a TLS connection, whose handshake it makes. If the error is one
-// of those of Take, the connection is the *tls.Conn; otherwise nil, and conn is not closed.
-func Server(ctx context.Context, conn net.Conn, config *tls.Config) (net.Conn, error) {
-	w := &wire{Conn: conn}
-	config = w.Config(config)
-	ofProgram(config, conn)
+// Server returns a server's side of a TLS connection. The handshake is made when it is first used.
+func Server(conn net.Conn, config *tls.Config, options *Options) *Conn {
+	return &Conn{Conn: conn, pending: &pending{config: config, options: options}}
+}
+
+// Handshake makes the handshake unless it has been made.
+func (c *Conn) Handshake() error { return c.HandshakeContext(context.Background()) }
+
+// HandshakeContext is Handshake, and closes the connection below when ctx is done.
+func (c *Conn) HandshakeContext(ctx context.Context) error {
+	if c.over.Load() {
+		return nil
+	}
+	c.shaking.Lock()
+	defer c.shaking.Unlock()
+	switch {
+	case c.over.Load():
+		return nil
+	case c.pending.err != nil:
+		return c.pending.err
+	}
+	w := &wire{Conn: c.Conn}
+	config := w.Config(c.pending.config)
+	ofProgram(config, c.Conn)
 	t := tls.Server(w, config)
 	if err := t.HandshakeContext(ctx); err != nil {
-		return nil, err
+		c.pending.err = err
+		return err
 	}
-	state := t.ConnectionState()
-	records, err := w.Take(t)
+	c.take(t, w)
 	w.over = true
+	c.pending = nil
+	c.over.Store(true)
+	return nil
+}
+
+// take takes the connection over from crypto/tls, if that is possible.
+func (c *Conn) take(t *tls.Conn, w *wire) {
+	o := c.pending.options
+	c.state = t.ConnectionState()
+	if o != nil && o.Keep != nil && o.Keep(c.state) {
+		c.stock = t
+		return
+	}
+	records, err := w.Take(t)
 	if err != nil {
-		return t, err
+		c.stock = t
+		if o != nil && o.Kept != nil {
+			o.Kept(err)
+		}
+		return
 	}
 	w.cut.Store(true)
-	state.TLSUnique = append([]byte(nil), state.TLSUnique...) // it points into t
-	return &Conn{Conn: conn, state: state, records: records}, nil
+	c.state.TLSUnique = append([]byte(nil), c.state.TLSUnique...) // it points into t
+	c.records = records
+}
+
+// Stock returns the connection of crypto/tls if that keeps it. Otherwise, and before the handshake,
+// it returns nil.
+func (c *Conn) Stock() *tls.Conn {
+	if !c.over.Load() {
+		return nil
+	}
+	return c.stock
 }
 
 // ofProgram lets the program's callbacks see its own connection.
@@ -111,11 +179,16 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ConnectionState returns what the handshake has agreed upon.
-func (c *Conn) ConnectionState() tls.ConnectionState { return c.state }
-
-// HandshakeContext returns nil: the handshake is over.
-func (c *Conn) HandshakeContext(context.Context) error { return nil }
+// ConnectionState returns what the handshake has agreed upon. Before that it is zero.
+func (c *Conn) ConnectionState() tls.ConnectionState {
+	switch {
+	case !c.over.Load():
+		return tls.ConnectionState{}
+	case c.stock != nil:
+		return c.stock.ConnectionState()
+	}
+	return c.state
+}
 
 // NetConn returns the connection below. Bytes that are read from it or written to it are missing
 // here.
@@ -123,7 +196,13 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Read reads data, of at most one record. The errors are those of a *tls.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
-	if len(b) == 0 {
+	if err := c.Handshake(); err != nil {
+		return 0, err
+	}
+	switch {
+	case c.stock != nil:
+		return c.stock.Read(b)
+	case len(b) == 0:
 		return 0, nil
 	}
 	c.reading.Lock()
@@ -257,6 +336,12 @@ func (c *Conn) send(out []byte) error {
 
 // Write sends data. After an error nothing more can be sent.
 func (c *Conn) Write(b []byte) (n int, err error) {
+	if err := c.Handshake(); err != nil {
+		return 0, err
+	}
+	if c.stock != nil {
+		return c.stock.Write(b)
+	}
 	c.writing.Lock()
 	defer c.endWriting()
 	if c.closed.Load() {
@@ -280,11 +365,19 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	}
 }
 
+var errEarly = errors.New("tls: CloseWrite called before handshake complete")
+
 // closeTimeout is how long Close waits for room for a close_notify. crypto/tls waits as long.
 const closeTimeout = 5 * time.Second
 
 // CloseWrite sends a close_notify. Nothing can be sent after it.
 func (c *Conn) CloseWrite() error {
+	switch {
+	case !c.over.Load():
+		return errEarly
+	case c.stock != nil:
+		return c.stock.CloseWrite()
+	}
 	c.writing.Lock()
 	defer c.endWriting()
 	return c.closeNotify()
@@ -306,6 +399,12 @@ func (c *Conn) closeNotify() error {
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
+	}
+	switch {
+	case !c.over.Load():
+		return c.Conn.Close()
+	case c.stock != nil:
+		return c.stock.Close()
 	}
 	var notified error
 	if c.writing.TryLock() {

@@ -2,7 +2,6 @@ package tlsrecord
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -16,6 +15,15 @@ import (
 	"time"
 )
 
+// shake returns the server's side after its handshake, and why it stays with crypto/tls.
+func shake(conn net.Conn, config *tls.Config) (c *Conn, err error) {
+	c = Server(conn, config, &Options{Kept: func(why error) { err = why }})
+	if err := c.Handshake(); err != nil {
+		return nil, err
+	}
+	return c, err
+}
+
 // pair returns a Conn and the crypto/tls client at its other end.
 func pair(t testing.TB, server, client *tls.Config) (*Conn, *tls.Conn) {
 	t.Helper()
@@ -23,14 +31,14 @@ func pair(t testing.TB, server, client *tls.Config) (*Conn, *tls.Conn) {
 	peer := tls.Client(x, client)
 	handshake := make(chan error, 1)
 	go func() { handshake <- peer.Handshake() }()
-	c, err := Server(context.Background(), y, server)
+	c, err := shake(y, server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := <-handshake; err != nil {
 		t.Fatal(err)
 	}
-	return c.(*Conn), peer
+	return c, peer
 }
 
 // Every suite that is spoken carries data in both directions at once.
@@ -208,8 +216,8 @@ func TestStays(t *testing.T) {
 			x, y := loopback(t)
 			peer := tls.Client(x, k.client)
 			go peer.Handshake()
-			c, err := Server(context.Background(), y, k.server)
-			if !errors.Is(err, k.want) || c == nil {
+			c, err := shake(y, k.server)
+			if !errors.Is(err, k.want) || c == nil || c.Stock() == nil {
 				t.Fatal(c, err)
 			}
 			exchange(t, c, peer)
@@ -262,12 +270,11 @@ func TestKeyLimit(t *testing.T) {
 	x, y := loopback(t)
 	got := make(chan *Conn, 1)
 	go func() {
-		c, err := Server(context.Background(), y, base)
+		c, err := shake(y, base)
 		if err != nil {
 			t.Error(err)
 		}
-		s, _ := c.(*Conn)
-		got <- s
+		got <- c
 	}()
 	client := dial(t, x, clientConfig)
 	c := <-got
@@ -320,9 +327,9 @@ func TestOneAnswer(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	x, y := loopback(t)
-	got := make(chan net.Conn, 1)
+	got := make(chan *Conn, 1)
 	go func() {
-		c, _ := Server(context.Background(), y, base)
+		c, _ := shake(y, base)
 		got <- c
 	}()
 	client := dial(t, x, clientConfig)
@@ -340,7 +347,7 @@ func TestDeadline(t *testing.T) {
 	if n, err := c.Read(b); string(b[:n]) != "hello" || err != nil {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	if c.(*Conn).buf != nil {
+	if c.buf != nil {
 		t.Error("the buffer is kept")
 	}
 }
@@ -399,14 +406,14 @@ func TestProgramSeesItsConnection(t *testing.T) {
 	client.NextProtos = []string{"two"}
 	peer := tls.Client(x, client)
 	go peer.Handshake()
-	conn, err := Server(context.Background(), y, config)
+	conn, err := shake(y, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(seen) != 2 || seen[0] != y || seen[1] != y {
 		t.Error(seen)
 	}
-	state := conn.(*Conn).ConnectionState()
+	state := conn.ConnectionState()
 	if state.NegotiatedProtocol != "two" || state.ServerName != "example.test" {
 		t.Errorf("%+v", state)
 	}
@@ -423,9 +430,9 @@ func TestProgramSeesItsConnection(t *testing.T) {
 // While a connection is busy nothing is allocated for a record.
 func TestAllocatesNothing(t *testing.T) {
 	x, y := loopback(t)
-	got := make(chan net.Conn, 1)
+	got := make(chan *Conn, 1)
 	go func() {
-		c, _ := Server(context.Background(), y, base)
+		c, _ := shake(y, base)
 		got <- c
 	}()
 	client := dial(t, x, clientConfig)
@@ -518,7 +525,7 @@ func TestIdleMemory(t *testing.T) {
 				peer.Write([]byte("x"))
 				io.ReadFull(peer, make([]byte, 1))
 			}()
-			c, err := Server(context.Background(), w[1], base)
+			c, err := shake(w[1], base)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -527,7 +534,7 @@ func TestIdleMemory(t *testing.T) {
 			c.Write(b)
 			<-done
 			conns[i] = c
-			c.(*Conn).dropCiphers()
+			c.dropCiphers()
 		}
 		each := (heap() - before) / n
 		t.Logf("%s: %d bytes", tls.VersionName(version), each)

@@ -2,7 +2,6 @@ package tlsrecord
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -422,7 +421,7 @@ func TestRaw(t *testing.T) {
 						return conn, conn.Handshake()
 					})
 					got := k.outcome(t, config, func(c net.Conn) (net.Conn, error) {
-						return Server(context.Background(), c, base)
+						return shake(c, base)
 					})
 					if equal := got == want; equal != (k.differs == "") {
 						t.Errorf("got\n%s\ncrypto/tls:\n%s", got, want)
