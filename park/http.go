@@ -2,6 +2,7 @@ package park
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -50,6 +51,11 @@ type HTTPServer struct {
 	// HTTP/2. A *http2.Server of package park/http2 is such a server, and the zero value will do. It belongs to one
 	// HTTPServer, which must be ended by Shutdown or Close of itself or of the Server.
 	HTTP2 HTTP2Server
+	// CryptoTLS keeps the *tls.Conn of each TLS connection for as long as it lasts. Otherwise crypto/tls
+	// makes the handshake, and then a smaller record layer takes the connection over, for AES-GCM
+	// with TLS 1.3, and with TLS 1.2 unless the session was resumed. Such a connection is not a
+	// *tls.Conn, but has its methods ConnectionState, HandshakeContext, NetConn and CloseWrite.
+	CryptoTLS bool
 	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
 	// connections are not parked between requests. 0 means half a second; with a negative value there is none, and
 	// connections are parked immediately.
@@ -64,12 +70,13 @@ type HTTPServer struct {
 	// with the lot of HTTP2. It lets a program observe the lot. The server owns the lot.
 	OnLot func(*Lot)
 
+	tls         tlsServer
 	once        sync.Once
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 	baseContext func(net.Listener) context.Context
 	alive       atomic.Bool // keep-alives are enabled
-	unwrapped   sync.Map    // keys are the connections that are served without a session; StateNew was reported
+	unwrapped   sync.Map    // connections that are served without a session, to their *httpConn
 	prior       bool        // unencrypted connections may begin with HTTP/2's preface, for HTTP2
 
 	requests atomic.Uint64
@@ -107,6 +114,7 @@ type HTTP2Server interface {
 func (s *HTTPServer) Stats() Stats {
 	s.mu.Lock()
 	st := s.ended
+	st.CryptoTLS = s.tls.kept.Load()
 	st.Calls, st.Rejected = s.requests.Load(), s.rejected.Load()
 	st.Panics += s.panics.Load()
 	for l := range s.listeners {
@@ -288,6 +296,15 @@ func (s *HTTPServer) install() {
 	s.once.Do(func() {
 		srv := s.Server
 		s.alive.Store(true)
+		s.tls.set(s.CryptoTLS, func(state tls.ConnectionState) bool {
+			switch state.NegotiatedProtocol {
+			case "", "http/1.1", "http/1.0":
+				return false
+			case "h2":
+				return s.HTTP2 == nil
+			}
+			return true // for net/http, whose TLSNextProto takes a *tls.Conn
+		})
 		s.connState, s.connContext, s.baseContext = srv.ConnState, srv.ConnContext, srv.BaseContext
 		srv.ConnState = s.stateChanged
 		srv.ConnContext = s.context
@@ -345,9 +362,13 @@ func (s *HTTPServer) stateChanged(conn net.Conn, state http.ConnState) {
 		in.self().stateChanged(state)
 		return
 	}
-	if state == http.StateNew {
-		if _, ok := s.unwrapped.LoadAndDelete(conn); ok {
-			return
+	if v, ok := s.unwrapped.Load(conn); ok {
+		conn = v.(*httpConn).conn
+		switch state {
+		case http.StateNew:
+			return // reported when the connection was accepted
+		case http.StateHijacked, http.StateClosed:
+			s.unwrapped.Delete(conn)
 		}
 	}
 	s.announce(conn, state)

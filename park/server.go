@@ -44,6 +44,11 @@ type Server struct {
 
 	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
+	// CryptoTLS keeps the *tls.Conn of each TLS connection for as long as it lasts. Otherwise crypto/tls
+	// makes the handshake, and then a smaller record layer takes the connection over, for AES-GCM
+	// with TLS 1.3, and with TLS 1.2 unless the session was resumed. Such a connection is not a
+	// *tls.Conn, but has its methods ConnectionState, HandshakeContext, NetConn and CloseWrite.
+	CryptoTLS bool
 
 	// IdleTimeout closes a connection that has sent nothing since it was accepted, or since its last message; 0 means
 	// never. It is at most 0.2 seconds late.
@@ -74,6 +79,7 @@ type Server struct {
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
+	tls       tlsServer
 	mu        sync.Mutex
 	lot       *Lot
 	listeners map[*net.Listener]struct{} // pointers, because not every listener can be compared
@@ -98,6 +104,7 @@ func (s *Server) Stats() (st Stats) {
 	st.RefusedPerAddr = s.refusedPerAddr.Load()
 	st.Refused = s.refused.Load() + st.RefusedPerAddr
 	st.Calls = s.calls.Load()
+	st.CryptoTLS = s.tls.kept.Load()
 	st.Handshakes, st.Rejected = s.handshakes.Load(), s.rejected.Load()
 	st.TimedOut = metrics.TimedOut{Idle: s.idle.Load(), Slow: s.slow.Load(), Message: s.message.Load(),
 		Handshake: s.late.Load()}
@@ -211,6 +218,7 @@ func (s *Server) begin(l *net.Listener) error {
 			return err
 		}
 		s.lot, s.stopped = lot, make(chan struct{})
+		s.tls.set(s.CryptoTLS, nil)
 		s.listeners = make(map[*net.Listener]struct{})
 		s.conns = make(map[*serverConn]struct{})
 		s.addresses = make(map[string]int)
@@ -379,7 +387,7 @@ func (c *serverConn) handshakeApart() {
 }
 
 // pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
-func (c *serverConn) pendingTLS() *tls.Conn {
+func (c *serverConn) pendingTLS() unwrap.TLSConn {
 	in := c.conn
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -537,7 +545,7 @@ func (c *serverConn) arrived() bool {
 		if unwrap.Plain(c.conn.Conn) && !c.conn.hasBytesAhead() {
 			conn = c.conn.Conn
 		}
-		secure := Wrap(tls.Server(conn, c.config))
+		secure := Wrap(c.server.tls.server(conn, c.config))
 		c.server.mu.Lock()
 		c.conn = secure
 		c.server.mu.Unlock()
@@ -550,7 +558,8 @@ func (c *serverConn) arrived() bool {
 	s := c.server
 	until := deadline(s.HandshakeTimeout)
 	t.SetDeadline(until)
-	if err := c.try(t.Handshake); err != nil {
+	shake := func() error { return t.HandshakeContext(context.Background()) }
+	if err := c.try(shake); err != nil {
 		if timedOut(err, until) {
 			s.late.Add(1)
 			err = fmt.Errorf("%w: %w", ErrHandshake, err)
