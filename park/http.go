@@ -22,7 +22,8 @@ import (
 // http.Server, with these exceptions:
 //
 //   - ConnState and ConnContext receive the connection itself. Any other connection that a program receives, such as
-//     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or *tls.Conn.
+//     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or TLSConn.
+//   - A TLS connection is a TLSConn, and no *tls.Conn unless CryptoTLS is set.
 //   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
 //   - An idle timeout is up to 0.2 seconds late.
 //   - If a large head of a request comes after a pause, up to 4,096 bytes more of it count towards
@@ -51,10 +52,8 @@ type HTTPServer struct {
 	// HTTP/2. A *http2.Server of package park/http2 is such a server, and the zero value will do. It belongs to one
 	// HTTPServer, which must be ended by Shutdown or Close of itself or of the Server.
 	HTTP2 HTTP2Server
-	// CryptoTLS keeps the *tls.Conn of each TLS connection for as long as it lasts. Otherwise crypto/tls
-	// makes the handshake, and then a smaller record layer takes the connection over, for AES-GCM
-	// with TLS 1.3, and with TLS 1.2 unless the session was resumed. Such a connection is not a
-	// *tls.Conn, but has its methods ConnectionState, HandshakeContext, NetConn and CloseWrite.
+	// CryptoTLS keeps a *tls.Conn for each TLS connection. Otherwise they are as those of TLSServer,
+	// except for protocols in Server.TLSNextProto and for HTTP/2 without the field HTTP2.
 	CryptoTLS bool
 	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
 	// connections are not parked between requests. 0 means half a second; with a negative value there is none, and

@@ -19,7 +19,7 @@ import (
 )
 
 // A Server calls a handler for each message, and parks connections between messages and before the first one. An idle
-// connection needs no goroutine and no buffer, except for those of crypto/tls.
+// connection needs no goroutine and no buffer.
 //
 // The fields must be set before the first Serve, and not be changed after it. The zero value of a field is its default,
 // and a negative number means none. A Server must not be copied.
@@ -44,10 +44,7 @@ type Server struct {
 
 	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
-	// CryptoTLS keeps the *tls.Conn of each TLS connection for as long as it lasts. Otherwise crypto/tls
-	// makes the handshake, and then a smaller record layer takes the connection over, for AES-GCM
-	// with TLS 1.3, and with TLS 1.2 unless the session was resumed. Such a connection is not a
-	// *tls.Conn, but has its methods ConnectionState, HandshakeContext, NetConn and CloseWrite.
+	// CryptoTLS keeps a *tls.Conn for each TLS connection. Otherwise they are as those of TLSServer.
 	CryptoTLS bool
 
 	// IdleTimeout closes a connection that has sent nothing since it was accepted, or since its last message; 0 means

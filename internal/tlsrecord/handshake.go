@@ -57,9 +57,7 @@ func (s *secret) bytes() []byte { return s.b[:s.n] }
 // Config returns the configuration for the handshake of one connection. It has base's ticket keys
 // as they are now.
 func (h *Handshake) Config(base *tls.Config) *tls.Config {
-	// An empty ticket cannot be decrypted. But the attempt makes base's automatic ticket keys where
-	// there are none, and rotates them; Clone copies them.
-	base.DecryptTicket(nil, tls.ConnectionState{})
+	renewTicketKeys(base)
 	config := base.Clone()
 	h.next, config.KeyLogWriter = config.KeyLogWriter, h
 	if get := config.GetConfigForClient; get != nil {
@@ -74,6 +72,25 @@ func (h *Handshake) Config(base *tls.Config) *tls.Config {
 		}
 	}
 	return config
+}
+
+// renewTicketKeys makes the automatic ticket keys of a configuration where there are none, and
+// rotates them; Clone copies them. It is done by the attempt to decrypt an empty ticket.
+func renewTicketKeys(c *tls.Config) {
+	renew := func() { c.DecryptTicket(nil, tls.ConnectionState{}) }
+	if c.Time == nil {
+		renew()
+		return
+	}
+	// The program's Time may panic, or call runtime.Goexit. crypto/tls calls it again, and has that
+	// happen when the ClientHello has been read.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { recover() }()
+		renew()
+	}()
+	<-done
 }
 
 // Write takes a line of the key log.
