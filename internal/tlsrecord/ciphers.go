@@ -85,3 +85,10 @@ func (c *Conn) dropCiphers() bool {
 	c.live.Store(false)
 	return true
 }
+
+// Live returns the number of connections that have ciphers, for tests.
+func Live() int {
+	ciphers.mu.Lock()
+	defer ciphers.mu.Unlock()
+	return len(ciphers.live)
+}

@@ -22,7 +22,7 @@ type Conn struct {
 	over    atomic.Bool // the handshake is, and the next three fields do not change any more
 	state   tls.ConnectionState
 	stock   *tls.Conn // the connection, if crypto/tls keeps it; otherwise nil
-	records *Records
+	records Records
 
 	reading sync.Mutex
 	buf     *buffer
@@ -111,7 +111,7 @@ func (c *Conn) take(t *tls.Conn, w *wire) {
 	}
 	w.cut.Store(true)
 	c.state.TLSUnique = append([]byte(nil), c.state.TLSUnique...) // it points into t
-	c.records = records
+	c.records = *records
 }
 
 // Stock returns the connection of crypto/tls if that keeps it. Otherwise, and before the handshake,

@@ -66,10 +66,10 @@ func TestSuites(t *testing.T) {
 }
 
 // testKeys13 runs two ends of Records, because a client cannot choose among the suites of TLS 1.3.
-func testKeys13(t *testing.T, s suite) {
+func testKeys13(t *testing.T, s *suite) {
 	size := s.hash().Size()
 	one, other := bytes.Repeat([]byte{1}, size), bytes.Repeat([]byte{2}, size)
-	a, b := &Records{suite: &s}, &Records{suite: &s}
+	a, b := &Records{suite: s}, &Records{suite: s}
 	a.in.setSecret(s, one)
 	b.out.setSecret(s, one)
 	a.out.setSecret(s, other)
@@ -299,7 +299,7 @@ func TestKeyLimit(t *testing.T) {
 func TestOneAnswer(t *testing.T) {
 	t.Parallel()
 	s := suites[tls.TLS_AES_128_GCM_SHA256]
-	a, b := &Records{suite: &s}, &Records{suite: &s}
+	a, b := &Records{suite: s}, &Records{suite: s}
 	secret := make([]byte, s.hash().Size())
 	for _, h := range []*half{&a.in, &a.out, &b.in, &b.out} {
 		h.setSecret(s, secret)
@@ -557,7 +557,7 @@ func FuzzRecords(f *testing.F) {
 		if is13 {
 			s = suites[tls.TLS_AES_128_GCM_SHA256]
 		}
-		client, server := &Records{suite: &s}, &Records{suite: &s}
+		client, server := &Records{suite: s}, &Records{suite: s}
 		secret := make([]byte, s.hash().Size())
 		for _, h := range []*half{&client.in, &client.out, &server.in, &server.out} {
 			h.setSecret(s, secret)

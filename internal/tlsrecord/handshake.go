@@ -184,7 +184,7 @@ func (h *Handshake) Take(conn *tls.Conn) (*Records, error) {
 	case h.left > 0 || h.nhead > 0:
 		return nil, ErrNotProved
 	}
-	r := &Records{suite: &s}
+	r := &Records{suite: s}
 	if s.version == tls.VersionTLS13 {
 		return h.take13(r)
 	}
@@ -198,20 +198,20 @@ func (h *Handshake) take13(r *Records) (*Records, error) {
 	}
 	const tickets = 4 // crypto/tls sends one, or none
 	var probe half
-	probe.setSecret(*r.suite, h.server.bytes())
+	probe.setSecret(r.suite, h.server.bytes())
 	for n := range uint64(tickets) {
 		if h.lastIs(r, &probe, n, messageSessionTicket) {
 			r.out = probe
 			r.out.seq = n + 1
-			r.in.setSecret(*r.suite, h.client.bytes())
+			r.in.setSecret(r.suite, h.client.bytes())
 			return r, nil
 		}
 	}
-	probe.setSecret(*r.suite, h.hiding.bytes())
+	probe.setSecret(r.suite, h.hiding.bytes())
 	for n := range uint64(h.sent) {
 		if h.lastIs(r, &probe, n, messageFinished) {
-			r.out.setSecret(*r.suite, h.server.bytes())
-			r.in.setSecret(*r.suite, h.client.bytes())
+			r.out.setSecret(r.suite, h.server.bytes())
+			r.in.setSecret(r.suite, h.client.bytes())
 			return r, nil
 		}
 	}
@@ -225,7 +225,7 @@ func (h *Handshake) take12(r *Records, state *tls.ConnectionState) (*Records, er
 	if _, err := state.ExportKeyingMaterial("EXPERIMENTAL", nil, 1); err != nil {
 		return nil, ErrNoMaster
 	}
-	setKeys12(*r.suite, &r.in, &r.out, h.master[:], h.clientRandom[:], h.random[:])
+	setKeys12(r.suite, &r.in, &r.out, h.master[:], h.clientRandom[:], h.random[:])
 	// Each side has sent one record with the new keys, its Finished.
 	if h.began != 1 || !h.lastIs(r, &r.out, 0, messageFinished) {
 		return nil, ErrNotProved

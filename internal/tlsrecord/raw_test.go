@@ -48,7 +48,7 @@ func dial(t testing.TB, conn net.Conn, config *tls.Config) *raw {
 	}
 	state := client.ConnectionState()
 	s := suites[state.CipherSuite]
-	r := &Records{suite: &s}
+	r := &Records{suite: s}
 	if s.version == tls.VersionTLS13 {
 		r.in.setSecret(s, w.server.bytes())
 		r.out.setSecret(s, w.client.bytes())
@@ -73,9 +73,9 @@ func (c *raw) padded(content string) []byte {
 	n := len(content) + tagSize
 	head := []byte{typeData, 3, 3, byte(n >> 8), byte(n)}
 	h := &c.r.out
-	h.nonce = h.iv
-	h.xorNonce()
-	b = h.aead.Seal(head, h.nonce[:], []byte(content), head)
+	h.addNumber()
+	b = h.aead.Seal(head, h.iv[:], []byte(content), head)
+	h.addNumber()
 	h.seq++
 	return b
 }
@@ -83,7 +83,7 @@ func (c *raw) padded(content string) []byte {
 // update is a KeyUpdate, after which the client has another key.
 func (c *raw) update(request byte) []byte {
 	b := c.record(typeHandshake, string([]byte{messageKeyUpdate, 0, 0, 1, request}))
-	c.r.out.update(*c.r.suite)
+	c.r.out.update(c.r.suite)
 	return b
 }
 
@@ -108,7 +108,7 @@ func (c *raw) answers() (got []string) {
 		case kind == typeHandshake && content[0] == messageSessionTicket:
 			continue
 		case kind == typeHandshake && content[0] == messageKeyUpdate:
-			c.r.in.update(*c.r.suite)
+			c.r.in.update(c.r.suite)
 		}
 		if len(content) > 40 {
 			content = fmt.Appendf(nil, "%d bytes, %x", len(content), content[:8])
@@ -365,7 +365,7 @@ func rawCases() (cases []rawCase) {
 		add13(fmt.Sprint("key update/split at ", at), func(c *raw) []byte {
 			const s = "\x18\x00\x00\x01\x01"
 			b := join(c.record(typeHandshake, s[:at]), c.record(typeHandshake, s[at:]))
-			c.r.out.update(*c.r.suite)
+			c.r.out.update(c.r.suite)
 			return join(b, c.data("x"))
 		})
 		add13(fmt.Sprint("key update/interrupted at ", at), func(c *raw) []byte {

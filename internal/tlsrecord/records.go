@@ -163,22 +163,23 @@ func (r *Records) decrypt(record []byte) (content []byte, kind byte, a Alert) {
 	if is13 && kind == typeChangeCipherSpec {
 		return content, kind, 0 // not encrypted (RFC 8446, appendix D.4)
 	}
-	c := h.cipher(*r.suite)
+	c := h.cipher(r.suite)
 	var extra []byte
 	if is13 {
-		h.nonce = h.iv
-		h.xorNonce()
+		h.addNumber()
 		extra = record[:headerSize]
 	} else {
 		if len(content) < 8+tagSize {
 			return nil, 0, badRecordMAC
 		}
-		copy(h.nonce[:], h.iv[:4])
-		copy(h.nonce[4:], content[:8])
+		copy(h.iv[4:], content[:8])
 		content = content[8:]
 		extra = h.extra12(record[:3], len(content)-tagSize)
 	}
-	content, err := c.Open(content[:0], h.nonce[:], content, extra)
+	content, err := c.Open(content[:0], h.iv[:], content, extra)
+	if is13 {
+		h.addNumber()
+	}
 	if err != nil {
 		return nil, 0, badRecordMAC
 	}
@@ -209,9 +210,9 @@ func unpad(content []byte, outer byte) (data []byte, kind byte, a Alert) {
 	return nil, 0, unexpectedMessage
 }
 
-// xorNonce adds the record's number to the nonce.
-func (h *half) xorNonce() {
-	n := h.nonce[4:]
+// addNumber adds the record's number to the nonce, or takes it away.
+func (h *half) addNumber() {
+	n := h.iv[4:]
 	binary.BigEndian.PutUint64(n, binary.BigEndian.Uint64(n)^h.seq)
 }
 
@@ -319,7 +320,7 @@ func (r *Records) appendAlert(dst []byte, a Alert) []byte {
 func (r *Records) appendUpdate(dst []byte) []byte {
 	const notRequested = 0
 	dst = r.seal(dst, typeHandshake, []byte{messageKeyUpdate, 0, 0, 1, notRequested})
-	r.out.update(*r.suite)
+	r.out.update(r.suite)
 	return dst
 }
 
@@ -329,7 +330,7 @@ const Overhead = headerSize + 8 + tagSize
 // seal appends one record.
 func (r *Records) seal(dst []byte, kind byte, data []byte) []byte {
 	h := &r.out
-	c := h.cipher(*r.suite)
+	c := h.cipher(r.suite)
 	start := len(dst)
 	dst = append(dst, kind, tls.VersionTLS12>>8, tls.VersionTLS12&0xff, 0, 0)
 	if r.is13() {
@@ -338,15 +339,14 @@ func (r *Records) seal(dst []byte, kind byte, data []byte) []byte {
 		dst = append(append(dst, data...), kind)
 		header := dst[start:body]
 		binary.BigEndian.PutUint16(header[3:], uint16(len(data)+1+tagSize))
-		h.nonce = h.iv
-		h.xorNonce()
-		dst = c.Seal(dst[:body], h.nonce[:], dst[body:], header)
+		h.addNumber()
+		dst = c.Seal(dst[:body], h.iv[:], dst[body:], header)
+		h.addNumber()
 	} else {
 		dst = binary.BigEndian.AppendUint64(dst, h.seq) // the rest of the nonce
-		copy(h.nonce[:], h.iv[:4])
-		binary.BigEndian.PutUint64(h.nonce[4:], h.seq)
+		binary.BigEndian.PutUint64(h.iv[4:], h.seq)
 		extra := h.extra12(dst[start:start+3], len(data))
-		dst = c.Seal(dst, h.nonce[:], data, extra)
+		dst = c.Seal(dst, h.iv[:], data, extra)
 		binary.BigEndian.PutUint16(dst[start+3:], uint16(len(dst)-start-headerSize))
 	}
 	h.seq++
