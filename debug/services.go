@@ -90,6 +90,7 @@ func setServer(c *debugdata.ServerCounts, s server.Stats) {
 		FailedHandshakes: s.Rejected - min(s.RejectedHeaders, s.Rejected) +
 			s.TimedOut.Handshake + s.EvictedHandshakes,
 		LateHandshakes: s.TimedOut.Handshake, EvictedHandshakes: s.EvictedHandshakes,
+		CryptoTLS:    s.CryptoTLS,
 		BadPreambles: s.RejectedHeaders,
 	}
 }

@@ -153,6 +153,10 @@ type Server[S any] struct {
 	// handshake inside a function of TLSConfig, such as GetCertificate, counts until the function
 	// returns.
 	MaxHandshakes int
+	// CryptoTLS keeps a *tls.Conn for each TLS connection, which Hijack then returns. Otherwise
+	// crypto/tls makes the handshake, and then a smaller record layer takes the connection over, for
+	// AES-GCM with TLS 1.3, and with TLS 1.2 unless the session was resumed.
+	CryptoTLS bool
 
 	// Logger is used for panics of handlers, failures, refusals and handlers that do not return;
 	// nil means slog.Default(). At most ten lines of each message are logged in a second, and then

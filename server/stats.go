@@ -42,6 +42,10 @@ type Stats struct {
 
 	Handshakes        uint64 // TLS handshakes completed
 	EvictedHandshakes uint64 // connections closed during their TLS handshake because of MaxHandshakes
+	// CryptoTLS counts TLS connections that crypto/tls keeps after the handshake, because of their
+	// version or cipher suite or because a session of TLS 1.2 was resumed. It does not count those
+	// that it keeps because of the field CryptoTLS.
+	CryptoTLS uint64
 }
 
 func (s *server) Stats() Stats {
@@ -54,6 +58,7 @@ func (s *server) Stats() Stats {
 			Message: k.Stalled.Load(), Handshake: k.LateHandshakes.Load()},
 		Overloads: k.Overloads.Load(), Panics: s.Lines.Panics(), Stuck: k.Stuck.Load(),
 		Handshakes: k.Handshakes.Load(), EvictedHandshakes: k.EvictedHandshakes.Load(),
+		CryptoTLS: k.CryptoTLS.Load(),
 	}
 	st.Refused = k.Refused.Load() + st.RefusedPerAddr
 	st.Rejected = k.RejectedHandshakes.Load() + st.RejectedHeaders

@@ -30,9 +30,9 @@ type Conn struct {
 	data    []byte // in buf: opened, and not read
 
 	writing sync.Mutex
-	closed  atomic.Bool
-	live    atomic.Bool   // ciphers knows the connection
-	round   atomic.Uint32 // of ciphers, when a cipher was last used
+	ended   atomic.Pointer[error] // why the connection is closed; nil if it is open
+	live    atomic.Bool           // ciphers knows the connection
+	round   atomic.Uint32         // of ciphers, when a cipher was last used
 }
 
 // pending is what a connection needs before its handshake.
@@ -344,8 +344,8 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	}
 	c.writing.Lock()
 	defer c.endWriting()
-	if c.closed.Load() {
-		return 0, net.ErrClosed
+	if err := c.ended.Load(); err != nil {
+		return 0, *err
 	}
 	ciphers.use(c)
 	buf := buffers.Get().(*buffer)
@@ -397,7 +397,7 @@ func (c *Conn) closeNotify() error {
 
 // Close sends a close_notify, unless a Write is at work, and closes the connection below.
 func (c *Conn) Close() error {
-	if c.closed.Swap(true) {
+	if !c.ended.CompareAndSwap(nil, &errClosed) {
 		return net.ErrClosed
 	}
 	switch {
@@ -411,9 +411,7 @@ func (c *Conn) Close() error {
 		notified = c.closeNotify()
 		c.endWriting()
 	}
-	if c.reading.TryLock() {
-		c.endReading()
-	}
+	c.wipe()
 	if err := c.Conn.Close(); err != nil {
 		return err
 	}
@@ -424,6 +422,25 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+var errClosed = net.ErrClosed
+
+// Wipe ends the connection with an error, and overwrites the secrets, at once or when a call that
+// uses them returns. It does not close the connection below.
+func (c *Conn) Wipe(err error) {
+	if c.over.Load() && c.stock == nil && c.ended.CompareAndSwap(nil, &err) {
+		c.wipe()
+	}
+}
+
+func (c *Conn) wipe() {
+	if c.reading.TryLock() {
+		c.endReading()
+	}
+	if c.writing.TryLock() {
+		c.endWriting()
+	}
+}
+
 // endReading unlocks. When the connection is closed, the secrets are overwritten by the last call
 // that has the lock: Close first marks the connection, and then tries to lock.
 func (c *Conn) endReading() {
@@ -431,8 +448,8 @@ func (c *Conn) endReading() {
 		c.records.Drop()
 	}
 	c.reading.Unlock()
-	if c.closed.Load() && c.reading.TryLock() {
-		c.records.Wipe()
+	if err := c.ended.Load(); err != nil && c.reading.TryLock() {
+		c.records.Wipe(*err)
 		c.data, c.wire = nil, nil
 		c.release()
 		c.reading.Unlock()
@@ -444,8 +461,8 @@ func (c *Conn) endWriting() {
 		c.records.DropOut()
 	}
 	c.writing.Unlock()
-	if c.closed.Load() && c.writing.TryLock() {
-		c.records.WipeOut()
+	if err := c.ended.Load(); err != nil && c.writing.TryLock() {
+		c.records.WipeOut(*err)
 		c.writing.Unlock()
 	}
 }

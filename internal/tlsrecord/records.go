@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 )
 
 const (
@@ -359,14 +358,14 @@ func (r *Records) Drop()    { r.in.aead = nil }
 func (r *Records) DropOut() { r.out.aead = nil }
 
 // Wipe ends the receiving side and overwrites its secrets, WipeOut those of the sending side.
-func (r *Records) Wipe() {
+func (r *Records) Wipe(err error) {
 	if r.inErr == nil {
-		r.inErr = net.ErrClosed
+		r.inErr = err
 	}
 	r.in = half{}
 }
 
-func (r *Records) WipeOut() {
-	r.FailOut(net.ErrClosed)
+func (r *Records) WipeOut(err error) {
+	r.FailOut(err)
 	r.out = half{}
 }

@@ -109,6 +109,8 @@ func Server() Set[server.Stats] {
 			counter("server.timeouts", "connection", timeouts, "kind", "message", func(s *srvStats) uint64 { return s.TimedOut.Message }),
 			counter("server.timeouts", "connection", timeouts, "kind", "handshake", func(s *srvStats) uint64 { return s.TimedOut.Handshake }),
 			counter("server.handshakes", "handshake", "TLS handshakes completed.", "", "", func(s *srvStats) uint64 { return s.Handshakes }),
+			counter("server.crypto_tls_connections", "connection", keptTLS, "", "",
+				func(s *srvStats) uint64 { return s.CryptoTLS }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "timeout", func(s *srvStats) uint64 { return s.TimedOut.Handshake }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "evicted", func(s *srvStats) uint64 { return s.EvictedHandshakes }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "error", func(s *srvStats) uint64 {
@@ -202,8 +204,10 @@ func HTTPServer() Set[park.Stats] {
 	return s
 }
 
+const keptTLS = "TLS connections that crypto/tls keeps after the handshake, which takes more memory."
+
 var cryptoTLS = Metric[lotStats]{Name: "park.crypto_tls_connections", Unit: "connection",
-	Help:    "TLS connections that crypto/tls keeps after the handshake, which takes more memory.",
+	Help:    keptTLS,
 	Counter: true, Value: func(s *lotStats) int64 { return int64(s.CryptoTLS) }}
 
 func unsigned[S any](value func(*S) uint64) func(*S) int64 {

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"net"
 
 	"github.com/socknotify/socknotify"
@@ -60,6 +61,7 @@ func (o *Owner) finish(c *Conn) {
 	o.current = nil
 	if t := c.tls(); t != nil {
 		t.sendCloseNotify()
+		t.tls.Wipe(cmp.Or(cause, net.ErrClosed))
 	}
 	o.free(c)
 }

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -50,6 +50,9 @@ func (c *Conn) Hijack() (net.Conn, error) {
 		t.nc = h
 		if len(h.rest) > 0 {
 			return &hijackedTLS{t.tls, h}, nil
+		}
+		if stock := t.tls.Stock(); stock != nil {
+			return stock, nil
 		}
 		return t.tls, nil
 	}
@@ -267,7 +270,7 @@ func (h *hijacked) fail(op string, err error) error {
 
 // A hijackedTLS is the net.Conn of Hijack where TLS and the input have received something.
 type hijackedTLS struct {
-	*tls.Conn
+	*tlsrecord.Conn
 	h *hijacked
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/tlsrecord"
 	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/server/internal/engine"
 )
@@ -31,6 +32,7 @@ type Options struct {
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 	TimeCalls        bool
+	CryptoTLS        bool
 }
 
 // A Server is what connections call: the handler, and the server that they belong to. The owner of
@@ -70,6 +72,7 @@ type Shared struct {
 	inputs     sync.Pool
 	buffers    buffers
 	tlsBuffers sync.Pool
+	tlsOptions tlsrecord.Options
 	handshakes handshakes
 }
 
@@ -79,6 +82,10 @@ func (s *Shared) Init(server Server) {
 	s.extras.New = func() any { return new(extra) }
 	s.inputs.New = func() any { return new(input) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
+	s.tlsOptions = tlsrecord.Options{
+		Keep: func(tls.ConnectionState) bool { return s.CryptoTLS },
+		Kept: func(error) { s.Counts.CryptoTLS.Add(1) },
+	}
 	s.traffic = new(traffic)
 	s.handshakes.init()
 	s.ticker = new(Conn)
@@ -130,6 +137,6 @@ type Counts struct {
 	Accepted, Refused, RefusedPerAddr, Stuck, Overloads atomic.Uint64
 	Idle, Slow, Stalled, LateHandshakes                 atomic.Uint64 // timeouts
 	Handshakes, RejectedHandshakes, RejectedHeaders     atomic.Uint64
-	EvictedHandshakes                                   atomic.Uint64
+	EvictedHandshakes, CryptoTLS                        atomic.Uint64
 	Queued, Handshaking, Hijacked                       atomic.Int64
 }

@@ -8,28 +8,30 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A tlsConn is the TLS transport of a connection. It calls crypto/tls, which reads and writes
-// through a tlsInner: the same struct with the methods of a net.Conn. That never waits, except in
-// the handshake and for a hijacker.
+// A tlsConn is the TLS transport of a connection. crypto/tls makes the handshake, and then
+// internal/tlsrecord takes the connection over if it can. Both read and write through a tlsInner:
+// the same struct with the methods of a net.Conn. That never waits, except in the handshake and for
+// a hijacker.
 //
-// Locks are acquired in this order: writing, those of crypto/tls, mu, the connection's.
+// Locks are acquired in this order: writing, those of tls, mu, the connection's.
 type tlsConn struct {
 	conn *Conn
-	tls  *tls.Conn
+	tls  *tlsrecord.Conn
 	hs   *handshake // until the handshake is over
 
 	writing sync.Mutex // held by Write and by all that ends the stream, and for changes of nc
 	nc      net.Conn   // returned by Hijack, or nil
 
-	// The bytes that were received and that crypto/tls has not read. It reads record by record, so
-	// it never has a whole record in its own buffer, which the server would not know of.
+	// The bytes that were received and that tls has not read. It is given record by record, so it
+	// never has a whole record in its own buffer, which the server would not know of.
 	feed   []byte
 	buf    *tlsBuffer // that feed is in, or nil
 	head   [tlsHeader]byte
-	nhead  uint8  // bytes of head that crypto/tls has read
+	nhead  uint8  // bytes of head that tls has read
 	heads  uint16 // records begun since Read was called
 	left   int    // bytes of the record's body that it has not read
 	failed error
@@ -76,7 +78,7 @@ func (c *Conn) tls() *tlsConn {
 func (c *Conn) startTLS(config *tls.Config) {
 	t := &tlsConn{conn: c}
 	t.hs = &handshake{tls: t, from: c.RemoteAddr()}
-	t.tls = tls.Server((*tlsInner)(t), config)
+	t.tls = tlsrecord.Server((*tlsInner)(t), config, &c.shared().tlsOptions)
 	c.ensureExtra().transport = t
 	c.wrapped = true
 	c.word.Or(wHandshake)
@@ -214,11 +216,11 @@ func (t *tlsConn) recordPart(b []byte) (n int) {
 
 func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }
 
-// A tlsInner is the net.Conn that crypto/tls reads and writes.
+// A tlsInner is the net.Conn below tls.
 type tlsInner tlsConn
 
-// errAgain is returned to crypto/tls when nothing has arrived. Because it is temporary, crypto/tls
-// can go on after it, and keeps what it has of a record or of a handshake message.
+// errAgain is returned to tls when nothing has arrived. Because it is temporary, tls can go on after
+// it, and keeps what it has of a record or of a handshake message.
 var errAgain error = againError{}
 
 type againError struct{}
@@ -240,7 +242,7 @@ func (i *tlsInner) Read(p []byte) (int, error) {
 	}
 }
 
-// Write appends to out, which is sent by push when crypto/tls has returned.
+// Write appends to out, which is sent by push when tls has returned.
 func (i *tlsInner) Write(p []byte) (int, error) {
 	t := (*tlsConn)(i)
 	if t.nc != nil {
@@ -256,8 +258,7 @@ func (i *tlsInner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close is called when a hijacker closes the connection, after crypto/tls has sent its
-// close_notify. During a handshake crypto/tls calls it after an error, which the caller of the
+// Close is called when a hijacker closes the connection, after tls has sent its close_notify. During a handshake crypto/tls calls it after an error, which the caller of the
 // handshake handles.
 func (i *tlsInner) Close() error {
 	if i.hs != nil {
@@ -283,8 +284,8 @@ func (i *tlsInner) set(t time.Time, deadline func(net.Conn, time.Time) error) er
 	return deadline(i.nc, t)
 }
 
-// Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps
-// every error of a write.
+// Write encrypts and sends, or refuses all before anything is encrypted, because tls keeps every
+// error of a write.
 func (t *tlsConn) Write(b []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
