@@ -63,7 +63,7 @@
 // # TLS
 //
 // [Server.ServeTLS] adds crypto/tls below each connection. The handler is the same. An idle
-// connection has no goroutine, and no buffers except those of crypto/tls.
+// connection has no goroutine and no buffers.
 //
 // # Large answers, timers, proxies, restarts
 //
