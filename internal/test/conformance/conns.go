@@ -169,35 +169,6 @@ func connGoesOnWorking(e *env) {
 	e.want(p, "a", in)
 }
 
-func connCloseRaces(e *env) {
-	p := e.port()
-	stop := e.workers(p, 2, 2, func(note) {})
-	known := e.known("unix", "tcp")
-	for i := range 100 {
-		a, b := e.netPair(known[0])
-		ended := async(func() error {
-			for {
-				regs := []reg{enableConn(a, i, in|out, level|oneShot), disableConn(a)}
-				if _, err := p.Process(regs, nil, 0); err != nil {
-					return err
-				}
-				if r := regs[0].Result; r != nil {
-					if !errors.Is(r, net.ErrClosed) {
-						return r
-					}
-					return nil
-				}
-				b.Write([]byte("x"))
-			}
-		})
-		runtime.Gosched()
-		a.Close()
-		e.end(ended, "registering beside Close")
-		b.Close()
-	}
-	stop()
-}
-
 // connKeptReachable forgets a registered connection, which must not be closed by that.
 func connKeptReachable(e *env) {
 	p := e.port()

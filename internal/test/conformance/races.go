@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"net"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -157,37 +156,6 @@ func reusedUnderWaiters(e *env) {
 			e.Errorf("life %d of the number, which was silent, was reported %d times", i, n)
 		}
 	}
-}
-
-// sockCloseRaces closes sockets while another goroutine enables them, and their numbers are reused.
-func sockCloseRaces(e *env) {
-	p := e.port()
-	stop := e.workers(p, 2, 4, func(n note) {
-		if s, ok := n.Key.(*socket); !ok || n.Events == gone {
-			e.Errorf("notification %v of %v", n.Events, s)
-		}
-	})
-	for range 300 {
-		s, peer := e.unix()
-		e.send(peer, "x")
-		enabler := async(func() error {
-			for range 4 {
-				if err := apply(p, enable(s, s, in, level|oneShot)); err != nil {
-					e.wantErr(err, socknotify.ErrBadSocket, net.ErrClosed)
-					return nil
-				}
-			}
-			return nil
-		})
-		runtime.Gosched()
-		s.Close()
-		peer.Close()
-		e.end(enabler, "the enabler")
-	}
-	if n := p.Stats().Registrations; n != 0 {
-		e.Errorf("%d registrations of closed sockets", n)
-	}
-	stop()
 }
 
 // echoWorkers is the pattern itself: workers that register again in the call that dequeues.
@@ -356,32 +324,6 @@ func arrivalRaces(e *env) {
 	}
 	close(turn)
 	e.end(sender, "the sender")
-}
-
-func postOrderOfEach(e *env) {
-	const posters, posts = 4, 2000
-	p := e.port()
-	var all []<-chan error
-	for g := range posters {
-		all = append(all, async(func() (err error) {
-			for i := uintptr(0); i < posts && err == nil; i++ {
-				err = p.Post(g, i)
-			}
-			return err
-		}))
-	}
-	var next [posters]uintptr
-	for range posters * posts {
-		n := e.next(p)
-		g := n.Key.(int)
-		if n.Data != next[g] {
-			e.Fatalf("poster %d: post %d in the place of %d", g, n.Data, next[g])
-		}
-		next[g]++
-	}
-	for _, ch := range all {
-		e.end(ch, "a poster")
-	}
 }
 
 // acceptRemoveUnderLoad removes while waiters accept: each connection is either delivered, before the

@@ -61,7 +61,8 @@ type tally struct {
 	stop   func()
 }
 
-// workers begins to dequeue in so many goroutines. Accepted connections are closed.
+// workers begins to dequeue in so many goroutines. Accepted connections are closed. To a single
+// worker the posts of a key must come in the order of their data.
 func (r *run) workers(a []string) {
 	entries := 1
 	if len(a) > 1 {
@@ -69,7 +70,14 @@ func (r *run) workers(a []string) {
 	}
 	t := &tally{counts: make(map[string]int)}
 	r.tallies[r.port] = t
-	t.stop = r.env.workers(r.p(), r.number(a[0]), entries, func(n note) {
+	count, last := r.number(a[0]), make(map[any]uintptr)
+	t.stop = r.env.workers(r.p(), count, entries, func(n note) {
+		if count == 1 && n.Kind() == socknotify.KindPosted {
+			if n.Data < last[n.Key] {
+				r.Errorf("post %d of %v after %d", n.Data, n.Key, last[n.Key])
+			}
+			last[n.Key] = n.Data
+		}
 		s, _ := n.Accepted()
 		if s != nil {
 			s.Close()
