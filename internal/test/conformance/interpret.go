@@ -74,6 +74,8 @@ type run struct {
 	before  map[string]map[string]int
 	pending map[string][]note // dequeued, and not yet looked at
 	arrived *ledger
+	// scribbled are buffers of operations whose ports are closed.
+	scribbled [][]byte
 	perhaps *atomic.Int32 // errors that might have been, and were not
 	entries int           // of the calls that dequeue one notification after the other
 	seen    info          // the latest snapshot of a registration
@@ -114,6 +116,7 @@ func interpret(e *env, body []*statement, vars map[string]string) {
 	e.Cleanup(closeAll) // where a statement fails
 	r.block(body)
 	closeAll()
+	r.intact()
 }
 
 func (r *run) block(body []*statement) {

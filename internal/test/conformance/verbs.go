@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -66,9 +67,10 @@ func portVerbs() map[string]verb {
 		})},
 		"close-port": {1, declNone, after(func(r *run, a []string) {
 			r.must(r.thePort(a[0]).Close())
-			for _, o := range r.ops { // their buffers are the caller's: the race detector looks
-				if o.port == a[0] && len(o.b) > 0 {
-					o.b[0]++
+			for _, o := range r.ops { // their buffers are the caller's
+				if o.port == a[0] {
+					copy(o.b, bytes.Repeat(scribble, len(o.b)))
+					r.scribbled = append(r.scribbled, o.b)
 				}
 			}
 		})},
@@ -537,6 +539,18 @@ func (r *run) reopen(l *socket, name string) {
 		r.handles[name] = r.keep(new(sock.Socket), nil)
 	}
 	r.must(l.AcceptInto(r.socket(name).Socket))
+}
+
+// scribble is what the caller writes to buffers that are its own.
+var scribble = []byte{0xa5}
+
+// intact checks that nothing else has written to them.
+func (r *run) intact() {
+	for _, b := range r.scribbled {
+		if bytes.Count(b, scribble) != len(b) {
+			r.Fatalf("a buffer was written to after its port was closed")
+		}
+	}
 }
 
 func (r *run) sendTo(h handle, data string) {
