@@ -76,12 +76,12 @@ type run struct {
 	arrived *ledger
 	// scribbled are buffers of operations whose ports are closed.
 	scribbled [][]byte
-	perhaps *atomic.Int32 // errors that might have been, and were not
-	entries int           // of the calls that dequeue one notification after the other
-	seen    info          // the latest snapshot of a registration
-	stops   map[string]func()
-	traces  map[string]*debug.Trace
-	tallies map[string]*tally
+	perhaps   *atomic.Int32 // errors that might have been, and were not
+	entries   int           // of the calls that dequeue one notification after the other
+	seen      info          // the latest snapshot of a registration
+	stops     map[string]func()
+	traces    map[string]*debug.Trace
+	tallies   map[string]*tally
 }
 
 // interpretEach runs a case for each value of its loops, each time with new ports.
