@@ -38,7 +38,7 @@ func enableConn(c syscall.Conn, k any, filter events, t socknotify.Trigger) reg 
 	return reg{Conn: c, Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t}
 }
 
-func removeConn(c syscall.Conn) reg  { return reg{Conn: c, Op: socknotify.OpRemove} }
+func removeConn(c syscall.Conn) reg { return reg{Conn: c, Op: socknotify.OpRemove} }
 
 func (e *env) must(err error) {
 	e.Helper()
