@@ -50,6 +50,7 @@ func (e *env) datagrams() (a, b *socket) {
 
 func (e *env) listener() *socket {
 	e.Helper()
+	// Longer than any case needs: where a backlog is full, the peer tries again after a second.
 	return e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 512}))
 }
 
