@@ -39,7 +39,9 @@ func BenchmarkOperationEcho(b *testing.B) {
 
 // Reads of what is in the page cache.
 func BenchmarkFile(b *testing.B) {
-	for _, c := range []struct{ size, inFlight int }{{4 << 10, 1}, {4 << 10, 64}, {64 << 10, 1}, {1 << 20, 16}} {
+	for _, c := range []struct{ size, inFlight int }{
+		{4 << 10, 1}, {4 << 10, 64}, {64 << 10, 1}, {1 << 20, 16},
+	} {
 		b.Run(fmt.Sprintf("size=%d/inflight=%d", c.size, c.inFlight), func(b *testing.B) {
 			const blocks = 64
 			f, err := os.Create(b.TempDir() + "/file")

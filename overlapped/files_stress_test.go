@@ -172,8 +172,8 @@ func (o *stressOp) dequeued(t *testing.T, nt *socknotify.Notification[*stressOp]
 }
 
 // Users start operations on files and close the files, others cancel the operations, and several
-// waiters share the completions, until the port is closed under all of them. What an operation reads
-// or writes is known, and so is who may write to its buffer at any time.
+// waiters share the completions, until the port is closed under all of them. What an operation
+// reads or writes is known, and so is the owner of its buffer at any time.
 func TestFilesStress(t *testing.T) {
 	onEachOf(t, func(t *testing.T, p *socknotify.Port[*stressOp], _ *backendtest.Hooked) {
 		var all []*stressUser

@@ -116,7 +116,9 @@ func TestStatus(t *testing.T) {
 				t.Fatalf("step %d: action %d: status %d; want %d", i, s.action, got, s.want)
 			}
 		}
-		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Delete} {
+		for _, action := range []backend.Action{
+			backend.Add, backend.Set, backend.Suppress, backend.Delete,
+		} {
 			for _, fd := range []int{-1, 1 << 30, 1 << 20} {
 				if got := change(k, action, fd, 1); got != backend.Bad {
 					t.Fatalf("action %d, descriptor %d: status %d; want Bad", action, fd, got)

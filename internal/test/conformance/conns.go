@@ -249,8 +249,8 @@ type uncomparableConn struct {
 	_ []int
 }
 
-// A brokenConn fails in every way that a caller's code can, or ends its goroutine, as t.Fatal does in
-// a fake connection.
+// A brokenConn fails in every way that a caller's code can, or ends its goroutine, as t.Fatal does
+// in a fake connection.
 type brokenConn struct {
 	conn
 	how string

@@ -86,8 +86,8 @@
 //	                           another socket
 //	bind, listen, connect, accept, send, deliver, drain, receive, fill, shutdown, error    calls on
 //	                           sockets; a text may be followed by how often it is sent
-//	received s "text"          waits until the socket has received this since the last such statement,
-//	                           by itself, by the statements of a block, or by operations
+//	received s "text"          waits until the socket has received this since the last such
+//	                           statement, by itself, in a block, or by operations
 //	close, end, shut, reset    the last three wait until the peer has it
 //	arrived s in               waits until the system knows of it
 //	take-error s               reads its error once there is one; a watcher may have taken it before

@@ -100,11 +100,13 @@ func interpretEach(e *env, c *statement, loops [][]string, vars map[string]strin
 func interpret(e *env, body []*statement, vars map[string]string) {
 	r := &run{
 		env: e, ports: make(map[string]*port), handles: make(map[string]handle), peers: make(map[handle]handle),
-		vars: vars, waits: make(map[string]*waits), parks: make(map[string]int), brief: make(map[string]int),
+		vars: vars, waits: make(map[string]*waits),
+		parks: make(map[string]int), brief: make(map[string]int),
 		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
 		before: make(map[string]map[string]int), pending: make(map[string][]note), entries: 1,
 		arrived: &ledger{data: make(map[handle][]byte)}, perhaps: new(atomic.Int32),
-		stops: make(map[string]func()), traces: make(map[string]*debug.Trace), tallies: make(map[string]*tally),
+		stops: make(map[string]func()), traces: make(map[string]*debug.Trace),
+		tallies: make(map[string]*tally),
 	}
 	closeAll := func() {
 		for _, p := range r.ports {

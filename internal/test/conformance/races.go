@@ -45,8 +45,8 @@ func socketsOnceEach(e *env) {
 	}
 }
 
-// nothingAfterRemoval removes under a flood of events. A waiter that begins to wait after the removal
-// must never be given the old key, but for its EventRemove.
+// nothingAfterRemoval removes under a flood of events. A waiter that begins to wait after the
+// removal must never be given the old key, but for its EventRemove.
 func nothingAfterRemoval(e *env) {
 	const rounds, waiters = 300, 3
 	type life struct{ over, done atomic.Bool }
@@ -100,8 +100,8 @@ func nothingAfterRemoval(e *env) {
 	}
 }
 
-// reusedUnderWaiters goes through many lives of one number while waiters dequeue. Each life is either
-// sent to or not; a silent one must never be reported.
+// reusedUnderWaiters goes through many lives of one number while waiters dequeue. Each life is
+// either sent to or not; a silent one must never be reported.
 func reusedUnderWaiters(e *env) {
 	const lives = 120
 	type life struct {
@@ -326,8 +326,8 @@ func arrivalRaces(e *env) {
 	e.end(sender, "the sender")
 }
 
-// acceptRemoveUnderLoad removes while waiters accept: each connection is either delivered, before the
-// EventRemove, or still the listener's.
+// acceptRemoveUnderLoad removes while waiters accept: each connection is either delivered, before
+// the EventRemove, or still the listener's.
 func acceptRemoveUnderLoad(e *env) {
 	const clients = 8
 	for range 20 {

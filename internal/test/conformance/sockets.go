@@ -237,8 +237,8 @@ func (e *env) refusedSocket() *socket {
 	return nil
 }
 
-// refuseConnect starts a connect that fails. False says that the call itself has told already, so that nothing
-// is pending; the socket is closed then.
+// refuseConnect starts a connect that fails. It returns false if the call itself has failed, so that
+// nothing is pending; the socket is closed then.
 func (e *env) refuseConnect(s *socket) bool {
 	e.Helper()
 	if err := s.Connect(e.nowhere(sock.TCP4)); !errors.Is(err, sock.ErrWouldBlock) {
@@ -256,8 +256,8 @@ func (e *env) refuse(s *socket) {
 	settle(e, s, stateErr)
 }
 
-// at gives a number that was closed to one of a pair of new sockets. The system may have given it to
-// either by itself. The case closes it.
+// at gives a number that was closed to one of a pair of new sockets. The system may have given it
+// to either by itself. The case closes it.
 func (e *env) at(number uintptr, a, b *socket) (again fd, peer *socket) {
 	e.Helper()
 	if b.Handle() == number {
@@ -287,9 +287,10 @@ func (e *env) dial(l *socket) *socket {
 func (e *env) accepted(got note, k any) *socket {
 	e.Helper()
 	s, err := got.Accepted()
-	if got.Key != k || got.Events != socknotify.EventNone || got.Kind() == socknotify.KindPosted || s == nil || err != nil {
+	posted := got.Kind() == socknotify.KindPosted
+	if got.Key != k || got.Events != socknotify.EventNone || posted || s == nil || err != nil {
 		e.Fatalf("notification of %v: %v, posted %t, accepted %v, %v; want a connection for %v",
-			got.Key, got.Events, got.Kind() == socknotify.KindPosted, s, err, k)
+			got.Key, got.Events, posted, s, err, k)
 	}
 	return e.keep(s, nil)
 }

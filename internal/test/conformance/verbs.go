@@ -327,7 +327,7 @@ func socketVerbs() map[string]verb {
 		"bind":    {1, declNone, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
 		"listen":  {1, declNone, after((*run).listen)},
 		"connect": {2, declNone, after((*run).connectTo)},
-		"accept": {1, declAs, after(func(r *run, a []string) { // listener [of client] [as name] [into name]
+		"accept": {1, declAs, after(func(r *run, a []string) { // of client as name, or into name
 			l := r.socket(a[0])
 			if _, want := outcome(a); want != nil { // of what is there
 				_, err := l.Socket.Accept()
