@@ -29,7 +29,7 @@ func init() {
 	verbs = make(map[string]verb)
 	for _, some := range []func() map[string]verb{
 		blockVerbs, portVerbs, callVerbs, keyVerbs, dequeueVerbs, waitVerbs,
-		pairVerbs, handleVerbs, socketVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
+		pairVerbs, handleVerbs, socketVerbs, endVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
 	} {
 		maps.Copy(verbs, some())
 	}
@@ -385,6 +385,11 @@ func socketVerbs() map[string]verb {
 			}
 			settle(r.env, r.handle(a[0]), st)
 		})},
+	}
+}
+
+func endVerbs() map[string]verb {
+	return map[string]verb{
 		"close": {1, declNone, after(func(r *run, a []string) {
 			r.closeHandle(r.handle(a[0]))
 		})},
