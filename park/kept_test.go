@@ -53,9 +53,9 @@ func copier(lot *Lot, to net.Conn, calls *atomic.Int64) func(net.Conn) {
 	return serve
 }
 
-// The number of calls for a stream is bounded. A function that reads 4 KiB at a time is called once for each 4 KiB, and
+// The number of calls for a steady connection is bounded. A function that reads 4 KiB at a time is called once for each 4 KiB, and
 // once for the rest of each record or segment.
-func TestStreamCallCount(t *testing.T) {
+func TestSteadyCallCount(t *testing.T) {
 	const total = 64 << 10
 	for name, wrap := range map[string]func(net.Conn) net.Conn{"TCP": nil, "wrapper": buffered, "TLS": secured, "TLS in a wrapper": func(conn net.Conn) net.Conn {
 		return buffered(secured(conn))
@@ -99,8 +99,8 @@ func secured(conn net.Conn) net.Conn {
 	return tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{makeCertificate()}})
 }
 
-// A proxy with parked connections and TLS on both sides copies streams in both directions concurrently.
-func TestProxyOfStreams(t *testing.T) {
+// A proxy with parked connections and TLS on both sides copies in both directions concurrently.
+func TestProxyOfSteadyConns(t *testing.T) {
 	const total = 20 << 20
 	l := newLot(t, Config{})
 	front, client := pair(t, "tcp")

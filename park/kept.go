@@ -12,8 +12,8 @@ import (
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
-// A stream is a connection whose bytes arrive without pauses. Registering it with the port before each Read would cost
-// several system calls per Read. So a stream is kept by its worker instead: if Park is called while the connection's
+// A steady connection is one whose bytes arrive without pauses. Registering it with the port before each Read would
+// cost several system calls per Read. So it is kept by its worker instead: if Park is called while the connection's
 // function runs, the worker that runs the function makes the next call itself, after the function has returned. If
 // Read would return without the socket, it makes the call immediately. Otherwise it lingers first: it reads ahead from
 // the connection and waits for the next bytes for up to keepTime.
@@ -22,7 +22,8 @@ import (
 // keepTime. If a function has not returned keepTime after its Park, the monitor hands the connection over to the port.
 // So the connection's next call is delayed by at most two keepTimes, if a worker is free.
 //
-// Only streams pay for this. A worker lingers only if the function began soon after Park for streamPace times in a row,
+// Only steady connections pay for this. A worker lingers only if the function began soon after Park for steadyPace
+// times in a row,
 // and lingering without receiving bytes resets that count.
 //
 // A lingering worker counts against MaxRunning. So a worker lingers only if another function could run, and at most
@@ -31,8 +32,8 @@ import (
 const (
 	// keepTime is the maximum time to linger, and the time after which a kept connection is handed over.
 	keepTime = 5 * time.Millisecond
-	// streamPace is the number of consecutive calls soon after Park that make a connection a stream.
-	streamPace = 3
+	// steadyPace is the number of consecutive calls soon after Park that make a connection a steady one.
+	steadyPace = 3
 	// keepPauseCalls is the number of calls during which a connection is not kept, after its function took too
 	// long to return.
 	keepPauseCalls = 100
@@ -52,7 +53,7 @@ type worker struct {
 
 // An instant is a time since the lot's start in units of 65,536 ns. It has two bytes, to keep a parkedConn small, and
 // wraps around after 4.3 seconds. Because of that, about one late call in 860 is mistaken for one soon after Park. That
-// does no harm, since a stream needs streamPace such calls in a row.
+// does no harm, since steadyPace such calls in a row are needed.
 type instant uint16
 
 func instantOf(d time.Duration) instant { return instant(d >> 16) }
@@ -82,12 +83,12 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 		return false, false, held
 	}
 	pc.mu.Lock()
-	may, stream := pc.mayKeep(l), pc.pace >= streamPace
+	may, steady := pc.mayKeep(l), pc.pace >= steadyPace
 	pc.mu.Unlock()
 	if !may {
 		return false, false, held
 	}
-	if !held && !(stream && c.established(l.config.Unwrap)) {
+	if !held && !(steady && c.established(l.config.Unwrap)) {
 		var err error
 		if held, err = c.readAhead(l.config.Unwrap); err != nil {
 			return false, false, false // ParkWith finds it again
@@ -138,7 +139,7 @@ func (l *Lot) updatePace(pc *parkedConn) {
 	case pc.state != parked:
 	case l.since(pc.parkedAt) >= keepTime:
 		pc.pace = 0
-	case pc.pace < streamPace:
+	case pc.pace < steadyPace:
 		pc.pace++
 	}
 }
@@ -170,7 +171,7 @@ func (l *Lot) next(w *worker, pc *parkedConn, calls int) (c call) {
 	return call{}
 }
 
-// linger waits for the next bytes of a stream. It reports whether Read would return without the socket. The caller
+// linger waits for the next bytes of a steady connection. It reports whether Read would return without the socket. The caller
 // holds pc.mu, which linger releases while it waits.
 func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 	c := pc.conn.(*Conn)
@@ -192,7 +193,7 @@ func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 	return ready
 }
 
-// readNext reads the next bytes of a stream. It reports whether Read would return without the socket. The caller holds
+// readNext reads the next bytes of a steady connection. It reports whether Read would return without the socket. The caller holds
 // c.mu. After a panic the function's Read finds the reason itself.
 func (l *Lot) readNext(c *Conn) (ready bool) {
 	ready = true
