@@ -109,6 +109,7 @@ func (s *Stream) Closing() bool {
 
 // init prepares a stream. It is called once, before the program has it.
 func (s *Stream) init(g *Streams, conn net.Conn) {
+	g.accepted.Add(1)
 	s.in, s.conn, s.moved = g, conn, g.lot.now()
 	found, err := unwrap.Find(conn, g.lot.config.Unwrap)
 	if err == nil {

@@ -219,7 +219,6 @@ func (g *Streams) reserve() error {
 		}
 	}
 	g.open++
-	g.accepted.Add(1)
 	return nil
 }
 
