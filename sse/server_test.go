@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -462,25 +461,4 @@ func TestPanicWithoutLogger(t *testing.T) {
 		}
 		must(t, s.Shutdown(t.Context()))
 	})
-}
-
-func ExampleServer() {
-	news := &Server{OnOpen: func(c *Conn, _ *http.Request, lastID string) error {
-		return c.Send(Event{ID: "17", Data: "hello, " + lastID})
-	}}
-	web := httptest.NewServer(news)
-	defer web.Close()
-	r, _ := http.NewRequest("GET", web.URL, nil)
-	r.Header.Set("Last-Event-ID", "16")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		panic(err)
-	}
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data") {
-	}
-	fmt.Println(lines.Text())
-	answer.Body.Close()
-	news.Shutdown(context.Background())
-	// Output: data: hello, 16
 }
