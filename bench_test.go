@@ -158,6 +158,48 @@ func BenchmarkPostWait(b *testing.B) {
 	})
 }
 
+// Eight goroutines for each processor post to one port and dequeue from it.
+func BenchmarkPostWaitMany(b *testing.B) {
+	eachBackend(b, func(b *testing.B, p *Port[int]) {
+		b.SetParallelism(8)
+		b.RunParallel(func(pb *testing.PB) {
+			var out [1]Notification[int]
+			for pb.Next() {
+				p.Post(1, 2)
+				if n, err := p.Process(nil, out[:], -1); n != 1 || err != nil {
+					b.Error(n, err)
+					return
+				}
+			}
+		})
+	})
+}
+
+// Eight goroutines for each processor post to one port, and four others dequeue from it.
+func BenchmarkPostMany(b *testing.B) {
+	eachBackend(b, func(b *testing.B, p *Port[int]) {
+		var waiters sync.WaitGroup
+		for range 4 {
+			waiters.Go(func() {
+				var out [16]Notification[int]
+				for {
+					if _, err := p.Process(nil, out[:], -1); err != nil {
+						return
+					}
+				}
+			})
+		}
+		b.SetParallelism(8)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				p.Post(1, 2)
+			}
+		})
+		p.Close()
+		waiters.Wait()
+	})
+}
+
 // Two goroutines post to each other's port; each is parked when its post comes.
 func BenchmarkPostWake(b *testing.B) {
 	eachBackend(b, func(b *testing.B, p *Port[int]) {

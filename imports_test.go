@@ -15,8 +15,11 @@ var allowed = []struct {
 	imports []string
 }{
 	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
-	{"server", []string{".", "internal/clock", "internal/durations", "internal/fdstate", "internal/serving", "internal/unwrap", "internal/wheel",
-		"metrics", "sock"}},
+	{"server", []string{".", "internal/clock", "internal/serving", "internal/unwrap", "internal/wheel",
+		"metrics", "server/internal/conn", "server/internal/engine", "sock"}},
+	{"server/internal/conn", []string{".", "internal/clock", "internal/fdstate", "internal/serving",
+		"internal/wheel", "metrics", "server/internal/engine", "sock"}},
+	{"server/internal/engine", []string{".", "internal/serving", "sock"}},
 	{"server/handover", []string{"internal/unwrap", "sock"}},
 	{"park", []string{".", "internal/clock", "internal/durations", "internal/serving", "internal/sparse", "internal/unwrap", "internal/wheel",
 		"metrics"}},

@@ -102,8 +102,8 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr, Rejected: s.Rejected,
 		Calls: s.Calls, CallTime: timesOf(s.CallTime), Panics: s.Panics,
 		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
-		Handshakes: s.Handshakes,
-		Parks:      s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
+		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS,
+		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 	}
 }
 

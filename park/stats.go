@@ -41,8 +41,12 @@ type Stats struct {
 	// and, of a Server, those of Handler, Open and Closed. net/http and park/http2 recover from
 	// those of an http.Handler.
 	Panics     uint64
-	Handshakes uint64           // TLS handshakes of a Server that were completed
-	TimedOut   metrics.TimedOut // connections that a Server has closed because of a timeout
+	Handshakes uint64 // TLS handshakes of a Server that were completed
+	// CryptoTLS counts TLS connections that crypto/tls keeps after the handshake, because of their
+	// version or cipher suite or because a session of TLS 1.2 was resumed. It does not count those
+	// that it keeps because of the field CryptoTLS or of a protocol in TLSNextProto.
+	CryptoTLS uint64
+	TimedOut  metrics.TimedOut // connections that a Server has closed because of a timeout
 
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered

@@ -2,7 +2,6 @@ package park
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -235,7 +234,8 @@ func (s *Stream) establish() (silent bool, err error) {
 	if t := s.pendingTLS(); t != nil {
 		until := deadline(g.HandshakeTimeout)
 		t.SetDeadline(until)
-		if err := g.log.Guard(c, t.Handshake); err != nil {
+		shake := func() error { return t.HandshakeContext(context.Background()) }
+		if err := g.log.Guard(c, shake); err != nil {
 			if timedOut(err, until) {
 				g.late.Add(1)
 				return false, ErrHandshake
@@ -252,7 +252,7 @@ func (s *Stream) establish() (silent bool, err error) {
 }
 
 // pendingTLS returns the layer of a fresh connection whose handshake is not complete, or nil.
-func (s *Stream) pendingTLS() *tls.Conn {
+func (s *Stream) pendingTLS() unwrap.TLSConn {
 	c := s.conn.(*Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,17 +48,12 @@ func newStreams(t testing.TB, g *Streams) (*Streams, chan error) {
 
 // streamKinds makes pairs of connections of which the first one becomes a stream.
 var streamKinds = map[string]func(testing.TB) (server, client net.Conn){
-	"TCP":  func(t testing.TB) (server, client net.Conn) { return pair(t, "tcp") },
-	"Unix": func(t testing.TB) (server, client net.Conn) { return pair(t, "unix") },
-	"TLS": func(t testing.TB) (server, client net.Conn) {
-		s, c, _ := tlsPair(t, tls.VersionTLS13)
-		return s, c
-	},
-	"TLS without handshake": func(t testing.TB) (server, client net.Conn) {
-		a, b := pair(t, "tcp")
-		return tls.Server(a, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}),
-			tls.Client(b, &tls.Config{InsecureSkipVerify: true})
-	},
+	"TCP":                          func(t testing.TB) (server, client net.Conn) { return pair(t, "tcp") },
+	"Unix":                         func(t testing.TB) (server, client net.Conn) { return pair(t, "unix") },
+	"TLS":                          tlsKind{version: tls.VersionTLS13}.streams,
+	"crypto/tls":                   tlsKind{tls.VersionTLS13, true}.streams,
+	"TLS without handshake":        tlsKind{version: tls.VersionTLS13}.fresh,
+	"crypto/tls without handshake": tlsKind{tls.VersionTLS13, true}.fresh,
 	"wrapper": func(t testing.TB) (server, client net.Conn) {
 		a, b := pair(t, "tcp")
 		return buffered(a), b
@@ -76,6 +71,16 @@ var streamKinds = map[string]func(testing.TB) (server, client net.Conn){
 		a, b := pair(t, "tcp")
 		return &unfitConn{a}, b
 	},
+}
+
+func (k tlsKind) streams(t testing.TB) (server, client net.Conn) {
+	s, c, _ := k.pair(t)
+	return s, c
+}
+
+func (k tlsKind) fresh(t testing.TB) (server, client net.Conn) {
+	a, b := pair(t, "tcp")
+	return k.server(t, a), tls.Client(b, &tls.Config{InsecureSkipVerify: true})
 }
 
 func eachStream(t *testing.T, test func(t *testing.T, pair func(testing.TB) (server, client net.Conn))) {
@@ -522,7 +527,6 @@ func TestStreamTimeouts(t *testing.T) {
 func TestStreamHandshake(t *testing.T) {
 	t.Parallel() // it waits
 	const short = 100 * time.Millisecond
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
 	for name, c := range map[string]struct {
 		streams *Streams
 		say     string
@@ -536,7 +540,7 @@ func TestStreamHandshake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, closed := newStreams(t, c.streams)
 			server, client := pair(t, "tcp")
-			s := g.start(t, tls.Server(server, config))
+			s := g.start(t, tlsKind{version: tls.VersionTLS13}.server(t, server))
 			must(t, s.Write([]byte("greeting"))) // for after the handshake
 			switch {
 			case name == "gone":

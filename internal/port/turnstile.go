@@ -12,7 +12,7 @@ import (
 // locked instructions are most of what a short critical section costs. And Enter polls a locked
 // turnstile a few times before it blocks. With more goroutines than processors a sync.Mutex does
 // not: once some of them block, each unlock wakes a waiter that finds the lock taken again, and the
-// wake-ups cost more than the critical section.
+// wake-ups cost more than the critical section (docs/decisions/turnstile.md).
 //
 // Why no waiter is left behind: it sets turnstileCrowd in a locked state, and blocks, under the
 // crowd's mu. So the holder finds the flag when it leaves, and wakes all waiters under mu. Only

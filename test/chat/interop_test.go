@@ -19,7 +19,7 @@ import (
 	"github.com/socknotify/socknotify/websocket"
 )
 
-// The programs of docs/park.md, before and after the migration.
+// The programs of docs/websocket.md, before and after the migration.
 
 func gorillaEcho(mux *http.ServeMux) {
 	upgrader := gorilla.Upgrader{}

@@ -31,7 +31,8 @@ func option(s windows.Handle, option int32) (value int32, err error) {
 func Describe(handle uintptr) (backend.Kind, error) {
 	s := windows.Handle(handle)
 	kind, err := option(s, soType)
-	if err == windows.WSAEOPNOTSUPP { // every socket has a type
+	// Every socket has a type. Wine 8 returns WSAEINVAL for the null device now and then.
+	if err == windows.WSAEOPNOTSUPP || err == windows.WSAEINVAL {
 		err = windows.WSAENOTSOCK
 	}
 	if err != nil {

@@ -50,7 +50,8 @@ func (e *env) datagrams() (a, b *socket) {
 
 func (e *env) listener() *socket {
 	e.Helper()
-	return e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 16}))
+	// Longer than any case needs: where a backlog is full, the peer tries again after a second.
+	return e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 512}))
 }
 
 // fresh makes a TCP socket that has done nothing yet.

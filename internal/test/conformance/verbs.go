@@ -7,8 +7,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -353,6 +355,12 @@ func socketVerbs() map[string]verb {
 		"fill":        {1, declNone, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
 		"error": {2, declNone, after(func(r *run, a []string) {
 			r.errors(r.socket(a[0]).Err(), a[1:])
+		})},
+		"take-error": {1, declNone, after(func(r *run, a []string) {
+			s := r.socket(a[0])
+			for end := time.Now().Add(2 * time.Second); s.Err() == nil && time.Now().Before(end); {
+				await.Pause(time.Millisecond)
+			}
 		})},
 		"arrived": {2, declNone, after(func(r *run, a []string) {
 			st, ok := mask(a[1], stateNames)

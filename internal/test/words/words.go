@@ -34,16 +34,17 @@ var shared = map[string]string{
 var own = map[string]map[string]string{
 	"park.Stats": {
 		"RefusedPerAddr": "a part of Refused", "Handshakes": "TLS is the server's",
+		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
 		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
-		"Dropped": "by SlowDrop",
 	},
 	"park.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
 		"Lot": "may be shared"},
-	"park.Server":         {"Handler": "called", "Open": "called", "Closed": "called"},
+	"park.Server":         {"Handler": "called", "Open": "called", "Closed": "called", "CryptoTLS": "TLS"},
 	"park.ListenerConfig": {"MaxWaiting": "connections that no server has accepted are not its Conns"},
 	"park.HTTPServer": {
 		"Server": "net/http's server has Handler, timeouts, limits, TLSConfig and ErrorLog",
 		"HTTP2":  "another module", "Linger": "net/http has no such time", "OnLot": "a lot for each Serve",
+		"CryptoTLS": "TLS",
 	},
 	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer"},
 	"websocket.Server": {

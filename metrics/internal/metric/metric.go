@@ -177,6 +177,7 @@ func ParkServer() Set[park.Stats] {
 		func(s *lotStats) uint64 { return s.Handshakes })
 	counter("park.failed_handshakes", "handshake", "TLS handshakes that failed or took too long.", "", "",
 		func(s *lotStats) uint64 { return s.Rejected + s.TimedOut.Handshake })
+	s.Metrics = append(s.Metrics, cryptoTLS)
 	timeout := func(kind string, value func(*metrics.TimedOut) uint64) {
 		counter("park.closing_timeouts", "connection", timeouts, "kind", kind,
 			func(s *lotStats) uint64 { return value(&s.TimedOut) })
@@ -196,9 +197,14 @@ func HTTPServer() Set[park.Stats] {
 			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Calls) }},
 		Metric[lotStats]{Name: "park.rejected_requests", Unit: "request",
 			Help:    "Malformed requests, and those with too many header bytes, for which no handler was called.",
-			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Rejected) }})
+			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Rejected) }},
+		cryptoTLS)
 	return s
 }
+
+var cryptoTLS = Metric[lotStats]{Name: "park.crypto_tls_connections", Unit: "connection",
+	Help:    "TLS connections that crypto/tls keeps after the handshake, which takes more memory.",
+	Counter: true, Value: func(s *lotStats) int64 { return int64(s.CryptoTLS) }}
 
 func unsigned[S any](value func(*S) uint64) func(*S) int64 {
 	return func(s *S) int64 { return int64(value(s)) }

@@ -14,7 +14,7 @@ func TestEveryCount(t *testing.T) {
 	t.Run("server", func(t *testing.T) { every(t, Server()) })
 	ofServer := []string{"Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake"}
-	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "Rejected")...) })
+	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "CryptoTLS", "Rejected")...) })
 	t.Run("park.Server", func(t *testing.T) { every(t, ParkServer()) })
 	t.Run("park.HTTPServer", func(t *testing.T) { every(t, HTTPServer(), ofServer...) })
 }
