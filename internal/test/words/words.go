@@ -34,9 +34,11 @@ var shared = map[string]string{
 var own = map[string]map[string]string{
 	"park.Stats": {
 		"RefusedPerAddr": "a part of Refused", "Handshakes": "TLS is the server's",
-		"CryptoTLS": "a part of its connections",
-		"Parks":     "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
+		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
+		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
 	},
+	"park.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
+		"Lot": "may be shared"},
 	"park.Server":         {"Handler": "called", "Open": "called", "Closed": "called", "CryptoTLS": "TLS"},
 	"park.ListenerConfig": {"MaxWaiting": "connections that no server has accepted are not its Conns"},
 	"park.HTTPServer": {
@@ -51,6 +53,9 @@ var own = map[string]map[string]string{
 		"MaxPings": "RFC 6455", "PingInterval": "RFC 6455", "PongTimeout": "RFC 6455", "CloseTimeout": "RFC 6455",
 	},
 	"websocket.Stats": {"Dropped": "by SlowDrop"},
+	"sse.Server": {"OnOpen": "called", "OnHeartbeat": "called", "OnClose": "called", "Lot": "may be shared",
+		"Heartbeat": "Server-Sent Events", "Retry": "Server-Sent Events"},
+	"sse.Stats": {"Dropped": "by SlowDrop"},
 	"gateway.Config": {
 		"Conn": "NATS", "Stream": "JetStream", "StoreError": "JetStream", "Authorize": "HTTP", "Origins": "HTTP",
 		"PublishOrigins": "HTTP", "Hosts": "HTTP", "Heartbeat": "of Server-Sent Events and long polling",
