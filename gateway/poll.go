@@ -12,8 +12,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in its order: the next
-// request's parameters "after".
+// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in
+// its order: the next request's parameters "after".
 type pollAnswer struct {
 	Events []envelope `json:"events"`
 	Last   []string   `json:"last"`
@@ -25,8 +25,9 @@ const (
 	maxPollBytes  = 1 << 20
 )
 
-// servePoll answers a long poll. What the client has missed is answered at once, and the connection kept. If that is
-// nothing, the connection is taken over and parked, until the next event, or for the time of a heartbeat.
+// servePoll answers a long poll. What the client has missed is answered at once, and the connection
+// kept. If that is nothing, the connection is taken over and parked, until the next event, or for
+// the time of a heartbeat.
 func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -167,8 +168,8 @@ func ids(wants []want) []string {
 	return all
 }
 
-// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it is full it takes nothing
-// more, so that its positions stay at the last event that it has.
+// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it
+// is full it takes nothing more, so that its positions stay at the last event that it has.
 type collector struct {
 	subscriber *subscriber
 	mu         sync.Mutex

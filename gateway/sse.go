@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify/sse"
 )
 
-// An eventStream is a client of Server-Sent Events, of package sse, which parks its connection and queues
-// what it does not take.
+// An eventStream is a client of Server-Sent Events, of package sse, which parks its connection and
+// queues what it does not take.
 type eventStream struct {
 	subscriber
 	conn *sse.Conn
@@ -55,7 +55,8 @@ func (g *Gateway) openEvents(c *sse.Conn, r *http.Request, _ string) error {
 	c.Value = s
 	*a.kept = true
 	if durable(a.wants) { // a client that comes back before its first event has an id, too
-		b := appendPositions([]byte("id: "), g.hub.epoch, len(a.wants), func(i int) uint64 { return a.wants[i].after.seq })
+		at := func(i int) uint64 { return a.wants[i].after.seq }
+		b := appendPositions([]byte("id: "), g.hub.epoch, len(a.wants), at)
 		b = append(b, '\n')
 		if a.gap == nil {
 			b = append(b, '\n')
@@ -110,8 +111,8 @@ func (s *eventStream) gap(topic int, reason string, missed span) {
 	s.note(err, topic, missed)
 }
 
-// note notes that a client was not told of a span, if err says that it was dropped. The caller holds
-// s.mu.
+// note notes that a client was not told of a span, if err says that it was dropped. The caller
+// holds s.mu.
 func (s *eventStream) note(err error, topic int, missed span) {
 	if err == park.ErrQueueFull {
 		s.missed.add(topic, missed)
@@ -155,7 +156,8 @@ func (s *eventStream) end(g *Gateway, reason error) { g.events.Dismiss(s.conn, r
 func (s *eventStream) appendID(b []byte) []byte {
 	s.catchUp()
 	at := func(i int) uint64 { return s.topics[i].at }
-	return append(appendPositions(append(b, "id: "...), s.topics[0].hub.epoch, len(s.topics), at), '\n')
+	b = appendPositions(append(b, "id: "...), s.topics[0].hub.epoch, len(s.topics), at)
+	return append(b, '\n')
 }
 
 // catchUp moves the position of each topic up to where its feed has no further event. It reports

@@ -51,8 +51,9 @@ type Stream struct {
 //	running, blocking      OnClose is called in the end
 //
 // A goroutine that has something for the function sets woken. If the reader is parked it also wakes
-// the lot, and if it is blocking it interrupts the Read. The function clears woken when it begins to
-// look, and looks again if woken is set when it is about to park, or has just parked, the stream.
+// the lot, and if it is blocking it interrupts the Read. The function clears woken when it begins
+// to look, and looks again if woken is set when it is about to park, or has just parked, the
+// stream.
 type streamReader uint8
 
 const (
@@ -421,9 +422,9 @@ func (s *Stream) due() (next time.Duration, err error) {
 	return next, err
 }
 
-// closeLinger is the time that a peer has to end its stream after Close, unless nothing has moved for
-// so long. If the connection were closed while there is something to read, the system would reset it,
-// and the peer would lose what it has not received.
+// closeLinger is the time that a peer has to end its stream after Close, unless nothing has moved
+// for so long. If the connection were closed while there is something to read, the system would
+// reset it, and the peer would lose what it has not received.
 const closeLinger = 500 * time.Millisecond
 
 type closeWriter interface{ CloseWrite() error }
@@ -454,8 +455,8 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	s.reader = streamParked
 	s.mu.Unlock()
 	if s.plain {
-		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(), conn: (*streamConn)(s),
-			f: runStream, idle: next, writable: writable})
+		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
+			conn: (*streamConn)(s), f: runStream, idle: next, writable: writable})
 	} else {
 		o := Options{IdleTimeout: next, Writable: writable, fresh: s.fresh}
 		err = lot.ParkWith(s.conn, o, func(net.Conn) { s.run() })
@@ -478,7 +479,8 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 }
 
 // A streamConn is what the lot has of a plain stream. The lot finds the stream by it, without a
-// function for each. Its deadlines do nothing, because the stream does not read through package net.
+// function for each. Its deadlines do nothing, because the stream does not read through package
+// net.
 type streamConn Stream
 
 func runStream(conn net.Conn) { (*Stream)(conn.(*streamConn)).run() }
@@ -578,8 +580,8 @@ func (s *Stream) CloseWrite() error {
 
 // Close closes the stream after what is queued. Later writes fail, and what the peer sends is
 // discarded. The peer then has half a second to end its stream, so that it gets everything, unless
-// the connection has no CloseWrite method. OnClose gets the cause, which is ErrStreamClosed if it is
-// nil, unless there was one before. Close fails with ErrStreamClosed if the stream was closed.
+// the connection has no CloseWrite method. OnClose gets the cause, which is ErrStreamClosed if it
+// is nil, unless there was one before. Close fails with ErrStreamClosed if the stream was closed.
 func (s *Stream) Close(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

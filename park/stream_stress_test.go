@@ -17,7 +17,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
-// A stressStream is what one stream of TestStreamStress was written, as [writer, sequence, length, bytes].
+// A stressStream is what one stream of TestStreamStress was written, as [writer, sequence, length,
+// bytes].
 type stressStream struct {
 	accepted  [stressWriters]atomic.Int64 // writes that were accepted
 	graceful  atomic.Bool                 // it was closed after what is queued
@@ -30,10 +31,11 @@ type stressStream struct {
 
 const stressWriters = 3
 
-// Streams of every kind are written to by several goroutines while their peers read slowly, send, stop reading, reset and end
-// their connections, and the server closes, aborts and shuts down. What a peer receives is a beginning of each writer's
-// messages, whole and in order, and all of them if the stream was closed gracefully and the peer has read on; OnInput gets a
-// beginning of what the peer has sent; and nothing is left behind.
+// Streams of every kind are written to by several goroutines while their peers read slowly, send,
+// stop reading, reset and end their connections, and the server closes, aborts and shuts down. What
+// a peer receives is a beginning of each writer's messages, whole and in order, and all of them if
+// the stream was closed gracefully and the peer has read on; OnInput gets a beginning of what the
+// peer has sent; and nothing is left behind.
 func TestStreamStress(t *testing.T) {
 	for end := time.Now().Add(stressDuration(t)); ; {
 		stressRound(t)

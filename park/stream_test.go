@@ -138,8 +138,8 @@ func small(t testing.TB, conns ...net.Conn) {
 	}
 }
 
-// A stream answers what its peer sends, is parked between, and is written to from elsewhere while it is. When the peer ends
-// its stream, the stream ends.
+// A stream answers what its peer sends, is parked between, and is written to from elsewhere while
+// it is. When the peer ends its stream, the stream ends.
 func TestStream(t *testing.T) {
 	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {
 		g, closed := newStreams(t, &Streams{TimeCalls: true, MaxQueued: -1, OnInput: func(s *Stream, b []byte) error { return s.Write(b) }})
@@ -185,8 +185,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// Many goroutines write while the peer reads slowly and OnInput answers: each write arrives whole, and those of a goroutine
-// in their order.
+// Many goroutines write while the peer reads slowly and OnInput answers: each write arrives whole,
+// and those of a goroutine in their order.
 func TestStreamConcurrentWrites(t *testing.T) {
 	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {
 		const writers, messages = 8, 60
@@ -257,7 +257,8 @@ func newLines(conn net.Conn) func() (string, error) {
 	}
 }
 
-// A peer that does not read is closed, or loses writes, and what is queued is bounded, also in small blocks.
+// A peer that does not read is closed, or loses writes, and what is queued is bounded, also in
+// small blocks.
 func TestStreamSlowPeer(t *testing.T) {
 	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {
 		for _, policy := range []SlowPolicy{0, SlowClose, SlowDrop} {
@@ -306,7 +307,8 @@ func TestStreamSlowPeer(t *testing.T) {
 	})
 }
 
-// Queues share what WriteShared was called with, and a stream of which only the latest counts queues it once.
+// Queues share what WriteShared was called with, and a stream of which only the latest counts
+// queues it once.
 func TestStreamQueue(t *testing.T) {
 	g, _ := newStreams(t, &Streams{MaxQueued: 1})
 	var streams []*Stream
@@ -342,8 +344,8 @@ func TestStreamQueue(t *testing.T) {
 	wantRest(t, client, string(shared)+"latest 999 last")
 }
 
-// What was queued when the stream was closed is sent before it ends, and the peer's further bytes are discarded. With
-// CloseWrite they are still handled. Abort loses what is queued.
+// What was queued when the stream was closed is sent before it ends, and the peer's further bytes
+// are discarded. With CloseWrite they are still handled. Abort loses what is queued.
 func TestStreamClose(t *testing.T) {
 	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {
 		own := errors.New("own")
@@ -438,7 +440,8 @@ func TestStreamStrays(t *testing.T) {
 	})
 }
 
-// OnTimer runs when its time is over and after Wake, and the timeouts end streams on which nothing moves.
+// OnTimer runs when its time is over and after Wake, and the timeouts end streams on which nothing
+// moves.
 func TestStreamTimer(t *testing.T) {
 	clock := testclock.Install(t)
 	called := make(chan time.Duration, 100)
@@ -480,7 +483,8 @@ func TestStreamTimer(t *testing.T) {
 	wantErr(t, receive(t, closed), ErrStreamClosed)
 }
 
-// Nothing moves, or nothing is taken: whether the stream is parked, or OnInput runs, or it has a goroutine.
+// Nothing moves, or nothing is taken: whether the stream is parked, or OnInput runs, or it has a
+// goroutine.
 func TestStreamTimeouts(t *testing.T) {
 	t.Parallel() // it waits
 	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {
@@ -522,8 +526,8 @@ func TestStreamTimeouts(t *testing.T) {
 	})
 }
 
-// A peer that connects and does not begin its handshake needs no goroutine, and has IdleTimeout; one that does not end it
-// has HandshakeTimeout; one that fails is counted.
+// A peer that connects and does not begin its handshake needs no goroutine, and has IdleTimeout;
+// one that does not end it has HandshakeTimeout; one that fails is counted.
 func TestStreamHandshake(t *testing.T) {
 	t.Parallel() // it waits
 	const short = 100 * time.Millisecond
@@ -586,7 +590,8 @@ func TestStreamPanics(t *testing.T) {
 	})
 }
 
-// Shutdown ends streams after what is queued, or as OnShutdown does, and waits. Close waits for nothing. Both refuse others.
+// Shutdown ends streams after what is queued, or as OnShutdown does, and waits. Close waits for
+// nothing. Both refuse others.
 func TestStreamsShutdown(t *testing.T) {
 	wantErr(t, new(Streams).Shutdown(nil), socknotify.ErrInvalid) //lint:ignore SA1012 it is what is tested
 	must(t, new(Streams).Shutdown(t.Context()))

@@ -33,20 +33,21 @@ import (
 //	}
 //
 // The fields must be set before the first Open, and not be changed after it. The zero value of a
-// field is its default, and a negative number means none. Streams must not be copied. Its methods may
-// be called concurrently, and by the functions, except for Shutdown, which waits for them.
+// field is its default, and a negative number means none. Streams must not be copied. Its methods
+// may be called concurrently, and by the functions, except for Shutdown, which waits for them.
 //
 // A function of the program that panics ends its stream; the panic is logged and counted in
 // Stats.Panics.
 type Streams struct {
-	// OnInput is called with what a peer has sent, for one part at a time of a stream. It may block;
-	// the stream then reads no further. b is valid until it returns, and may be changed. If it
-	// returns an error, the stream is closed after what is queued. With a nil OnInput a peer has
+	// OnInput is called with what a peer has sent, for one part at a time of a stream. It may
+	// block; the stream then reads no further. b is valid until it returns, and may be changed. If
+	// it returns an error, the stream is closed after what is queued. With a nil OnInput a peer has
 	// nothing to say: what it sends is discarded, and more than 4 KiB end its stream.
 	OnInput func(s *Stream, b []byte) error
-	// OnTimer, if not nil, is called when a stream starts, after OnInput, when the time is over that
-	// it has returned, and after [Stream.Wake]. It does what is due, such as to send a heartbeat, and
-	// returns the time until there is more. 0 and a negative time mean that there is nothing.
+	// OnTimer, if not nil, is called when a stream starts, after OnInput, when the time is over
+	// that it has returned, and after [Stream.Wake]. It does what is due, such as to send a
+	// heartbeat, and returns the time until there is more. 0 and a negative time mean that there is
+	// nothing.
 	OnTimer func(s *Stream) (next time.Duration)
 	// OnShutdown, if not nil, is called by Shutdown for each stream, to end it. Otherwise Shutdown
 	// closes it after what is queued.
@@ -57,27 +58,28 @@ type Streams struct {
 	// ErrHandshake, ErrServerClosed or a *PanicError; and otherwise the error of the connection.
 	OnClose func(s *Stream, err error)
 
-	// IdleTimeout ends a stream on which no bytes were sent or received for this time. 0 means never.
+	// IdleTimeout ends a stream on which no bytes were sent or received for this time. 0 means
+	// never.
 	IdleTimeout time.Duration
-	// WriteTimeout ends a stream whose peer takes nothing of what is queued for this time. 0 means 10
-	// seconds. HandshakeTimeout bounds the TLS handshake of a connection that has not had it. 0 means
-	// 10 seconds.
+	// WriteTimeout ends a stream whose peer takes nothing of what is queued for this time. 0 means
+	// 10 seconds. HandshakeTimeout bounds the TLS handshake of a connection that has not had it. 0
+	// means 10 seconds.
 	WriteTimeout, HandshakeTimeout time.Duration
 
-	// MaxConns bounds the number of streams; Open fails with ErrMaxConns beyond it. MaxRunning bounds
-	// the number of those whose functions run concurrently, as Config.MaxRunning does. 0 means no
-	// limit.
+	// MaxConns bounds the number of streams; Open fails with ErrMaxConns beyond it. MaxRunning
+	// bounds the number of those whose functions run concurrently, as Config.MaxRunning does. 0
+	// means no limit.
 	MaxConns, MaxRunning int
 	// MaxQueued bounds the memory, in bytes, of what is queued for a stream: each Write counts with
 	// its length and 64 bytes. A Write that was begun is queued in any case. 0 means 256 KiB.
-	// SlowPolicy says what happens at the bound; the default is SlowClose. The system has buffers of
-	// its own besides.
+	// SlowPolicy says what happens at the bound; the default is SlowClose. The system has buffers
+	// of its own besides.
 	MaxQueued  int
 	SlowPolicy SlowPolicy
 
-	// Lot, if not nil, is the lot that parks the streams, which may have others too. It must be open
-	// until the Streams have ended. MaxRunning, Backend and Unwrap do not apply then, but those of the
-	// lot. If it is nil, the Streams have one of their own.
+	// Lot, if not nil, is the lot that parks the streams, which may have others too. It must be
+	// open until the Streams have ended. MaxRunning, Backend and Unwrap do not apply then, but
+	// those of the lot. If it is nil, the Streams have one of their own.
 	Lot *Lot
 	// Name is as in Config. TimeCalls makes Stats.CallTime say how long the calls of OnInput take.
 	Name      string
@@ -108,8 +110,8 @@ type Streams struct {
 type SlowPolicy = serving.SlowPolicy
 
 const (
-	// SlowClose closes the stream with ErrSlow. Its peer has lost nothing until then, and learns that
-	// it must begin again.
+	// SlowClose closes the stream with ErrSlow. Its peer has lost nothing until then, and learns
+	// that it must begin again.
 	SlowClose = serving.SlowClose
 	// SlowDrop drops what would be queued: Write fails with ErrQueueFull. The stream stays open.
 	SlowDrop = serving.SlowDrop
@@ -160,11 +162,12 @@ func (g *Streams) writeTimeout() time.Duration {
 	return serving.Or(g.WriteTimeout, serving.DefaultTimeout)
 }
 
-// Open makes s a stream of a connection, which it owns then. The caller may write to it, for example
-// a greeting, and must call [Stream.Start]. A connection with TLS may have its handshake before it.
+// Open makes s a stream of a connection, which it owns then. The caller may write to it, for
+// example a greeting, and must call [Stream.Start]. A connection with TLS may have its handshake
+// before it.
 //
-// Open fails with ErrMaxConns, with ErrServerClosed, and with socknotify.ErrInvalid for a field that
-// makes no sense. The caller still owns the connection then.
+// Open fails with ErrMaxConns, with ErrServerClosed, and with socknotify.ErrInvalid for a field
+// that makes no sense. The caller still owns the connection then.
 func (g *Streams) Open(s *Stream, conn net.Conn) error {
 	if conn == nil || s == nil {
 		return fmt.Errorf("park: open: %w: nil", socknotify.ErrInvalid)
@@ -230,8 +233,8 @@ func (g *Streams) prepare() error {
 	lot := g.Lot
 	if lot == nil {
 		var err error
-		lot, err = New(Config{MaxRunning: g.MaxRunning, Backend: g.Backend, Unwrap: g.Unwrap, Name: g.Name,
-			Logger: g.Logger})
+		lot, err = New(Config{MaxRunning: g.MaxRunning, Backend: g.Backend, Unwrap: g.Unwrap,
+			Name: g.Name, Logger: g.Logger})
 		if err != nil {
 			return err
 		}
@@ -271,9 +274,9 @@ func (g *Streams) remove(s *Stream) {
 }
 
 // Shutdown makes Open fail, ends all streams by OnShutdown, and waits until their OnClose has
-// returned. If ctx is done first, Shutdown aborts the streams that are left, does not wait for their
-// functions, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
-// socknotify.ErrInvalid.
+// returned. If ctx is done first, Shutdown aborts the streams that are left, does not wait for
+// their functions, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails
+// with socknotify.ErrInvalid.
 func (g *Streams) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)

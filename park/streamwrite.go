@@ -17,8 +17,8 @@ import (
 //     and connections that cannot be written to without waiting. It ends when the queue is empty.
 //
 // So a parked stream needs no goroutine to be written to, and no call waits for a peer. A write
-// through package tls cannot be interrupted. It is begun when the system has room for it. If it must
-// wait nevertheless, because the system has run short of memory, WriteTimeout ends the stream.
+// through package tls cannot be interrupted. It is begun when the system has room for it. If it
+// must wait nevertheless, because the system has run short of memory, WriteTimeout ends the stream.
 
 // A streamQueue has the bytes that a connection has not taken.
 type streamQueue struct {
@@ -130,9 +130,9 @@ func (s *Stream) Writev(blocks ...[]byte) error {
 // queued, and MaxQueued does not apply.
 func (s *Stream) WriteLatest(b []byte) error { return s.write(b, writeLatest) }
 
-// WriteLast is WriteShared for the last bytes that are written: later calls fail. MaxQueued does not
-// apply. The stream stays open until CloseWrite, Close or Abort, or until the peer ends it. OnClose
-// gets the cause, as with Close.
+// WriteLast is WriteShared for the last bytes that are written: later calls fail. MaxQueued does
+// not apply. The stream stays open until CloseWrite, Close or Abort, or until the peer ends it.
+// OnClose gets the cause, as with Close.
 func (s *Stream) WriteLast(b []byte, cause error) error {
 	s.mu.Lock()
 	if s.out == outOpen {
@@ -245,8 +245,9 @@ func (s *Stream) dropQueue() {
 	}
 }
 
-// wrappedChunk is the number of bytes that are written at once to a connection that wraps another. A
-// socket that can be written to takes as many: Linux reports it when a third of its buffer is free.
+// wrappedChunk is the number of bytes that are written at once to a connection that wraps another.
+// A socket that can be written to takes as many: Linux reports it when a third of its buffer is
+// free.
 const wrappedChunk = 16 << 10
 
 // tryWrite writes what the system takes, which may be nothing. The caller holds s.mu.

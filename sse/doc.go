@@ -9,12 +9,12 @@
 //	news.Broadcast(event)
 //
 // A [Server] is an http.Handler. It takes connections of HTTP/1 over from net/http or
-// park.HTTPServer, and parks them as streams of package park. Any goroutine may send to any of them,
-// and to all of them with an event that is prepared once. No call waits for a client: what the system
-// does not take is queued, up to a bound, and sent when the client reads again.
+// park.HTTPServer, and parks them as streams of package park. Any goroutine may send to any of
+// them, and to all of them with an event that is prepared once. No call waits for a client: what
+// the system does not take is queued, up to a bound, and sent when the client reads again.
 //
-// On a connection that cannot be taken over, such as one of HTTP/2, and for the ResponseRecorder of a
-// test, a client keeps the goroutine of its request, and everything else is the same.
+// On a connection that cannot be taken over, such as one of HTTP/2, and for the ResponseRecorder of
+// a test, a client keeps the goroutine of its request, and everything else is the same.
 //
 //	event.go     an event, and its bytes
 //	server.go    the Server, its clients, and what they are sent by itself

@@ -12,11 +12,11 @@ import (
 // An Event is what EventSource gives to a page. One that has nothing but Retry is not given to the
 // page; any other is, also with empty Data.
 type Event struct {
-	// ID is what the client sends as Last-Event-ID when it comes back, until there is another one. It
-	// must have no line break and no NUL. The empty string leaves the client's as it is.
+	// ID is what the client sends as Last-Event-ID when it comes back, until there is another one.
+	// It must have no line break and no NUL. The empty string leaves the client's as it is.
 	ID string
-	// Name is the type of the event in the page; the empty string is "message". It must have no line
-	// break.
+	// Name is the type of the event in the page; the empty string is "message". It must have no
+	// line break.
 	Name string
 	// Data may have several lines. A page gets each line break, of whatever kind, as a newline.
 	Data string
@@ -25,8 +25,8 @@ type Event struct {
 	Retry time.Duration
 }
 
-// Append appends the bytes of an event to b. It fails with socknotify.ErrInvalid for an ID or a Name
-// that could forge another field, and for a negative Retry.
+// Append appends the bytes of an event to b. It fails with socknotify.ErrInvalid for an ID or a
+// Name that could forge another field, and for a negative Retry.
 func Append(b []byte, e Event) ([]byte, error) {
 	switch {
 	case strings.ContainsAny(e.ID, "\r\n\x00"):

@@ -37,7 +37,8 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkIdle measures the memory of a server process for each idle client, beside a handler of net/http that waits.
+// BenchmarkIdle measures the memory of a server process for each idle client, beside a handler of
+// net/http that waits.
 func BenchmarkIdle(b *testing.B) {
 	for _, kind := range []string{"park", "park TLS", "handler", "handler TLS"} {
 		b.Run(kind, func(b *testing.B) {

@@ -17,9 +17,10 @@ const ContentType = "text/event-stream"
 // ServeHTTP makes a client of a request, as Open does.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Open(w, r) }
 
-// Open answers a request, and makes a client of it. The client is then owned by the server, and needs
-// no goroutine of net/http's. The answer has the fields of w.Header, such as cookies and those that
-// middleware has set. If the connection cannot be taken over, Open returns when the client has gone.
+// Open answers a request, and makes a client of it. The client is then owned by the server, and
+// needs no goroutine of net/http's. The answer has the fields of w.Header, such as cookies and
+// those that middleware has set. If the connection cannot be taken over, Open returns when the
+// client has gone.
 //
 // If the request cannot become a client, Open answers it with an error status, and returns the
 // reason, such as park.ErrMaxConns or park.ErrServerClosed.
@@ -81,7 +82,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // prepareHeader sets what the answer must have, and deletes what it must not: it has no length, and
 // its bytes are sent as they are.
 func prepareHeader(h http.Header) {
-	for _, name := range []string{"Content-Length", "Content-Encoding", "Transfer-Encoding", "Trailer", "Connection"} {
+	for _, name := range []string{
+		"Content-Length", "Content-Encoding", "Transfer-Encoding", "Trailer", "Connection",
+	} {
 		h.Del(name)
 	}
 	h.Set("Content-Type", ContentType)

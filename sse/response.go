@@ -29,8 +29,11 @@ func (a textAddr) String() string { return string(a) }
 
 func newResponseConn(w http.ResponseWriter, r *http.Request) *responseConn {
 	in, other := net.Pipe()
-	return &responseConn{Conn: in, w: w, control: http.NewResponseController(w), remote: textAddr(r.RemoteAddr),
-		forget: context.AfterFunc(r.Context(), func() { other.Close() }), closed: make(chan struct{})}
+	return &responseConn{
+		Conn: in, w: w, control: http.NewResponseController(w), remote: textAddr(r.RemoteAddr),
+		forget: context.AfterFunc(r.Context(), func() { other.Close() }),
+		closed: make(chan struct{}),
+	}
 }
 
 // wait waits until the connection is closed, and nothing uses the ResponseWriter.

@@ -25,32 +25,33 @@ type Server struct {
 	// OnOpen, if not nil, is called when a client has come, in the goroutine of its request. It may
 	// send what the client has missed, and block. lastID is the client's Last-Event-ID: the ID of
 	// the last event that it has got, or the empty string. r must not be used after OnOpen has
-	// returned, and neither must its strings, which keep it in memory. An error ends the client after
-	// what is queued. Broadcasts may reach the client before the call and during it.
+	// returned, and neither must its strings, which keep it in memory. An error ends the client
+	// after what is queued. Broadcasts may reach the client before the call and during it.
 	OnOpen func(c *Conn, r *http.Request, lastID string) error
 	// OnHeartbeat, if not nil, is called instead of sending a comment when nothing was sent to a
 	// client for Heartbeat.
 	OnHeartbeat func(c *Conn)
-	// OnClose, if not nil, is called once for each client that OnOpen could be called for, after its
-	// connection was closed. err is io.EOF if the client has ended it; what OnOpen has returned;
-	// park.ErrSlow, park.ErrTooLong, park.ErrServerClosed, park.ErrStreamClosed or a
+	// OnClose, if not nil, is called once for each client that OnOpen could be called for, after
+	// its connection was closed. err is io.EOF if the client has ended it; what OnOpen has
+	// returned; park.ErrSlow, park.ErrTooLong, park.ErrServerClosed, park.ErrStreamClosed or a
 	// *park.PanicError; and otherwise the error of the connection.
 	OnClose func(c *Conn, err error)
 
 	// Heartbeat is the time after which a client that nothing was sent to gets a comment, so that
 	// proxies keep its connection and a client that has vanished is noticed. 0 means 25 seconds.
 	Heartbeat time.Duration
-	// Retry is the time after which clients come back when they have lost their connection. Each gets
-	// a value of its own between half and one and a half of it, so that they do not all come back at
-	// once. 0 means 3 seconds, and a negative value leaves it to the client.
+	// Retry is the time after which clients come back when they have lost their connection. Each
+	// gets a value of its own between half and one and a half of it, so that they do not all come
+	// back at once. 0 means 3 seconds, and a negative value leaves it to the client.
 	Retry time.Duration
 
 	// MaxConns bounds the number of clients; further requests are answered with the status 503. 0
 	// means no limit.
 	MaxConns int
-	// MaxQueued bounds the memory, in bytes, of what is queued for a client that reads too slowly: an
-	// event counts with its length and 64 bytes. 0 means 256 KiB. SlowPolicy says what happens at the
-	// bound: the default SlowClose closes the connection, and the client comes back with its last id.
+	// MaxQueued bounds the memory, in bytes, of what is queued for a client that reads too slowly:
+	// an event counts with its length and 64 bytes. 0 means 256 KiB. SlowPolicy says what happens
+	// at the bound: the default SlowClose closes the connection, and the client comes back with its
+	// last id.
 	MaxQueued  int
 	SlowPolicy park.SlowPolicy
 	// WriteTimeout closes the connection of a client that takes nothing of what is queued for this
@@ -72,15 +73,15 @@ type Server struct {
 	rejected atomic.Uint64
 }
 
-// A Conn is a client of a Server. It is a park.Stream, to which it can be converted. Its methods may
-// be called concurrently. None of them waits for the client, except for Flush. Value is for the
+// A Conn is a client of a Server. It is a park.Stream, to which it can be converted. Its methods
+// may be called concurrently. None of them waits for the client, except for Flush. Value is for the
 // program.
 type Conn park.Stream
 
 func (c *Conn) stream() *park.Stream { return (*park.Stream)(c) }
 
-// Send sends an event. What the system does not take at once is queued, up to Server.MaxQueued. Send
-// fails as Append and park.Stream.Write do.
+// Send sends an event. What the system does not take at once is queued, up to Server.MaxQueued.
+// Send fails as Append and park.Stream.Write do.
 func (c *Conn) Send(e Event) error {
 	buf := buffers.Get().(*[]byte)
 	b, err := Append((*buf)[:0], e)
@@ -123,8 +124,9 @@ func (s *Server) Broadcast(p *Prepared) (sent int) {
 	return sent
 }
 
-// Dismiss sends a client away: it is told to come back after a time around Retry, and its connection
-// is closed after what is queued. OnClose gets the cause, or park.ErrStreamClosed if that is nil.
+// Dismiss sends a client away: it is told to come back after a time around Retry, and its
+// connection is closed after what is queued. OnClose gets the cause, or park.ErrStreamClosed if
+// that is nil.
 func (s *Server) Dismiss(c *Conn, cause error) {
 	c.stream().WriteLast(s.appendRetry(nil), cause)
 	c.stream().Close(cause)
@@ -147,8 +149,11 @@ type Stats struct {
 // Stats returns the current counters.
 func (s *Server) Stats() Stats {
 	in := s.streams.Stats()
-	return Stats{Conns: in.Conns, Parked: in.Parked, QueuedBytes: in.QueuedBytes, Accepted: in.Accepted,
-		Refused: in.Refused, Rejected: s.rejected.Load(), Dropped: in.Dropped, Panics: in.Panics, TimedOut: in.TimedOut}
+	return Stats{
+		Conns: in.Conns, Parked: in.Parked, QueuedBytes: in.QueuedBytes,
+		Accepted: in.Accepted, Refused: in.Refused, Rejected: s.rejected.Load(),
+		Dropped: in.Dropped, Panics: in.Panics, TimedOut: in.TimedOut,
+	}
 }
 
 // Lots returns the server's lot, for observers such as package debug. It returns none before the
@@ -175,7 +180,8 @@ func (s *Server) Close() error {
 func (s *Server) prepare() {
 	s.log.Prefix, s.log.Name, s.log.Logger = "sse: ", s.Name, func() *slog.Logger { return s.Logger }
 	g := &s.streams
-	g.MaxConns, g.MaxQueued, g.SlowPolicy, g.WriteTimeout = s.MaxConns, s.MaxQueued, s.SlowPolicy, s.WriteTimeout
+	g.MaxConns, g.MaxQueued, g.SlowPolicy = s.MaxConns, s.MaxQueued, s.SlowPolicy
+	g.WriteTimeout = s.WriteTimeout
 	g.Lot, g.Name, g.Backend, g.Unwrap, g.Logger = s.Lot, s.Name, s.Backend, s.Unwrap, s.Logger
 	g.OnTimer = func(in *park.Stream) time.Duration { return s.due((*Conn)(in)) }
 	g.OnShutdown = func(in *park.Stream) { s.Dismiss((*Conn)(in), park.ErrServerClosed) }

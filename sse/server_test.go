@@ -56,7 +56,8 @@ type site struct {
 	closed chan error  // what OnClose gets
 }
 
-// The kinds of sites: net/http and park.HTTPServer, with and without TLS, and handlers whose connection cannot be taken over.
+// The kinds of sites: net/http and park.HTTPServer, with and without TLS, and handlers whose
+// connection cannot be taken over.
 var kinds = []string{"net/http", "park", "net/http TLS", "park TLS", "not hijackable", "HTTP/2"}
 
 // A plainWriter hides all but the Flusher of a ResponseWriter.
@@ -174,7 +175,8 @@ func (c *client) want(t testing.TB, want received) {
 	}
 }
 
-// A client gets the head, what OnOpen has sent, and what is sent and broadcast later; the headers of middleware arrive.
+// A client gets the head, what OnOpen has sent, and what is sent and broadcast later; the headers
+// of middleware arrive.
 func TestServer(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
 		conns := make(chan *Conn, 10)

@@ -211,8 +211,8 @@ func (c *Conn) handle(f func() error) {
 // understood, and are discarded.
 func (c *Conn) fail(err error) {
 	c.deaf = true
-	c.server.log.Log(serving.LevelBadPeer, "connection ended because of what its peer has sent", "err", err,
-		"remote", serving.Peer{Conn: c.NetConn()})
+	c.server.log.Log(serving.LevelBadPeer, "connection ended because of what its peer has sent",
+		"err", err, "remote", serving.Peer{Conn: c.NetConn()})
 	var e *CloseError
 	if !errors.As(err, &e) {
 		e = &CloseError{Code: CodeInternalError}

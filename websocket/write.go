@@ -25,11 +25,13 @@ func (c *Conn) pong(payload []byte) {
 	c.stream.WriteLatest(append(appendHeader(nil, opPong, false, len(payload)), payload...))
 }
 
-// Write sends a message. What the system does not take at once is queued, up to Server.MaxQueued. The payload may be used
-// again when Write has returned. Concurrent messages are sent one after the other.
+// Write sends a message. What the system does not take at once is queued, up to Server.MaxQueued.
+// The payload may be used again when Write has returned. Concurrent messages are sent one after the
+// other.
 //
-// Write fails with ErrClosed after a close frame was sent or received, with ErrQueueFull or ErrSlow as SlowPolicy says, with
-// socknotify.ErrInvalid if kind is unknown or a text is not UTF-8, and with the errors of the connection.
+// Write fails with ErrClosed after a close frame was sent or received, with ErrQueueFull or ErrSlow
+// as SlowPolicy says, with socknotify.ErrInvalid if kind is unknown or a text is not UTF-8, and
+// with the errors of the connection.
 func (c *Conn) Write(kind Kind, payload []byte) error {
 	if err := checkMessage(kind, payload); err != nil {
 		return err
@@ -54,7 +56,8 @@ var frames = sync.Pool{New: func() any { return new([]byte) }}
 
 func (s *Server) compressMin() int { return serving.Or(s.CompressMin, 512) }
 
-// frame appends a compressed frame to b. It reports whether that is shorter than the message; if not, b is unchanged.
+// frame appends a compressed frame to b. It reports whether that is shorter than the message; if
+// not, b is unchanged.
 func (d *deflater) frame(b []byte, kind Kind, payload []byte) ([]byte, bool) {
 	start := len(b)
 	b = append(b, make([]byte, maxHeader)...) // the length of the header is not known yet
@@ -79,8 +82,8 @@ func checkMessage(kind Kind, payload []byte) error {
 	return nil
 }
 
-// Ping sends a ping frame with a payload of at most 125 bytes, whose answer Server.OnPong gets. Its errors are those of
-// Write.
+// Ping sends a ping frame with a payload of at most 125 bytes, whose answer Server.OnPong gets. Its
+// errors are those of Write.
 func (c *Conn) Ping(payload []byte) error {
 	if len(payload) > maxControl {
 		return fmt.Errorf("websocket: ping: %w: payload of %d bytes", socknotify.ErrInvalid, len(payload))
@@ -90,8 +93,9 @@ func (c *Conn) Ping(payload []byte) error {
 
 var errInvalidClose = fmt.Errorf("websocket: close: %w: code or reason", socknotify.ErrInvalid)
 
-// A Prepared is a message for many connections. Its frame is made once, and once more for the connections that compress.
-// Queues share these frames. It may be used concurrently and any number of times, with connections of its Server.
+// A Prepared is a message for many connections. Its frame is made once, and once more for the
+// connections that compress. Queues share these frames. It may be used concurrently and any number
+// of times, with connections of its Server.
 type Prepared struct {
 	kind    Kind
 	server  *Server
@@ -102,8 +106,8 @@ type Prepared struct {
 	compressed []byte // a frame
 }
 
-// Prepare prepares a message. The payload may be used again when Prepare has returned. Prepare fails with
-// socknotify.ErrInvalid as Conn.Write does.
+// Prepare prepares a message. The payload may be used again when Prepare has returned. Prepare
+// fails with socknotify.ErrInvalid as Conn.Write does.
 func (s *Server) Prepare(kind Kind, payload []byte) (*Prepared, error) {
 	if err := checkMessage(kind, payload); err != nil {
 		return nil, err
@@ -133,10 +137,10 @@ func (p *Prepared) frame(c *Conn) []byte {
 // WritePrepared is Write with a prepared message.
 func (c *Conn) WritePrepared(p *Prepared) error { return c.sent(c.stream.WriteShared(p.frame(c))) }
 
-// Broadcast sends a message to all connections, and returns the number of those that have taken it. It does not wait for
-// any, needs no goroutine for any, and works for parked ones without unparking them. Connections that are opened while
-// Broadcast runs may miss the message. Of two concurrent broadcasts some connections may get the one first, and some the
-// other.
+// Broadcast sends a message to all connections, and returns the number of those that have taken it.
+// It does not wait for any, needs no goroutine for any, and works for parked ones without unparking
+// them. Connections that are opened while Broadcast runs may miss the message. Of two concurrent
+// broadcasts some connections may get the one first, and some the other.
 func (s *Server) Broadcast(p *Prepared) (sent int) {
 	for stream := range s.streams.All() {
 		if stream.Value.(*Conn).WritePrepared(p) == nil {

@@ -77,7 +77,7 @@ func TestServerSentEvents(t *testing.T) {
 	p.stop(t)
 	b.Until("it notices", "document.querySelector('p').textContent === 'Disconnected'")
 	p = startSSE(t, path, p.addr)
-	for _, text := range []string{"1", "2", "3", "missed"} { // a new process counts anew
+	for _, text := range []string{"1", "2", "3", "missed"} { // a new process begins with 1
 		p.say(t, text)
 	}
 	// It may come back before some of them were said.
