@@ -103,7 +103,7 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr, Rejected: s.Rejected,
 		Calls: s.Calls, CallTime: timesOf(s.CallTime), Panics: s.Panics,
 		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
-		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS,
+		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
 		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 	}
 }
