@@ -19,6 +19,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/test/words"
 )
@@ -678,4 +679,26 @@ func TestStreamsOpen(t *testing.T) {
 	if st := g.Stats(); st.Refused != 1 || st.Accepted != 2 || st.Conns != 1 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// With the longest durations in their fields streams work as without timeouts.
+func TestStreamLongestDurations(t *testing.T) {
+	durationtest.Longest(t, new(Streams), func(t *testing.T, set func(*Streams)) {
+		for _, kind := range []string{"TCP", "TLS without handshake", "opaque"} {
+			g, closed := newStreams(t, &Streams{MaxQueued: -1,
+				OnInput: func(s *Stream, b []byte) error { return s.Write(b) }})
+			set(g)
+			server, client := streamKinds[kind](t)
+			small(t, server, client)
+			s := g.start(t, server)
+			send(t, client, "x")
+			expect(t, client, "x")
+			much := bytes.Repeat([]byte{'y'}, 1<<20)
+			must(t, s.WriteShared(much)) // more than the system takes
+			must(t, s.Close(nil))
+			wantRest(t, client, string(much))
+			client.Close()
+			wantErr(t, receive(t, closed), ErrStreamClosed)
+		}
+	})
 }

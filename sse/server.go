@@ -2,6 +2,7 @@ package sse
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -213,7 +214,7 @@ func (s *Server) due(c *Conn) time.Duration {
 // appendRetry appends the block that tells a client when to come back.
 func (s *Server) appendRetry(b []byte) []byte {
 	if d := serving.Or(s.Retry, 3*time.Second).Milliseconds(); d > 0 {
-		b, _ = Append(b, Event{Retry: time.Duration(d/2+rand.Int64N(d+1)) * time.Millisecond})
+		b = fmt.Appendf(b, "retry: %d\n\n", d/2+rand.Int64N(d+1))
 	}
 	return b
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/test/words"
@@ -444,6 +445,24 @@ func TestFields(t *testing.T) {
 			t.Error(w.Code)
 		}
 	}
+}
+
+// With the longest durations in its fields a server works as without timeouts.
+func TestLongestDurations(t *testing.T) {
+	durationtest.Longest(t, new(Server), func(t *testing.T, set func(*Server)) {
+		s := &Server{}
+		set(s)
+		x := serve(t, "park", s, nil)
+		p := x.connect(t, "")
+		event, err := Prepare(Event{Data: strings.Repeat("x", 64<<10)})
+		must(t, err)
+		await.Until(t, "it is open", func() bool { return x.Broadcast(event) == 1 })
+		for range 50 { // more than the system takes at once
+			x.Broadcast(event)
+		}
+		p.want(t, received{"", strings.Repeat("x", 64<<10), ""})
+		await.Until(t, "it is parked", func() bool { return x.Stats().Parked == 1 })
+	})
 }
 
 // A Server without a Logger logs a panic.
