@@ -340,8 +340,9 @@ func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 // bytes. A program's posts have only those.
 const ownPost = 1 << 63
 
-// ended posts the end of an AcceptEx.
+// ended posts the end of an AcceptEx, which is in its listener's accepts no more.
 func (o *operation) ended(completion uintptr, bytes int, code C.uint32_t) {
+	o.forget()
 	o.port.Post(key{completion, uintptr(unsafe.Pointer(o.overlapped))}, ownPost|uintptr(code)<<32|uintptr(bytes))
 }
 
@@ -373,131 +374,6 @@ func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buff
 	}
 	o.socket, o.then = obj.socket, bytesOf(buffer, int(length))
 	return o.started(overlapped.Connect(o.port.Port, obj.socket, k, to, &o.op))
-}
-
-//export snGoAccept
-func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, peer C.uint32_t, ov *C.OVERLAPPED) C.uint32_t {
-	obj := objectOf(int(listener))
-	if obj == nil || obj.socket == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	if _, err := unix.GetsockoptInt(int(connection), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-		return C.WSAENOTSOCK
-	}
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	p := obj.port
-	if p == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	o := newOperation(p, obj, ov)
-	if o == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	o.connectionFD, o.buffer = int(connection), bytesOf(buffer, int(data+local+peer))
-	o.data, o.localSize, o.peerSize = int(data), int(local), int(peer)
-	if len(obj.spare) > 0 {
-		s := obj.spare[0]
-		obj.spare = obj.spare[1:]
-		o.take(s, obj.completion)
-		return C.ERROR_IO_PENDING
-	}
-	obj.accepts = append(obj.accepts, o)
-	if err := obj.listen(); err != nil {
-		obj.accepts = obj.accepts[:len(obj.accepts)-1]
-		return o.started(err)
-	}
-	return C.ERROR_IO_PENDING
-}
-
-// listen makes the port accept as many connections as there are calls of AcceptEx. The object is locked.
-func (obj *object) listen() error {
-	p := obj.port
-	if len(obj.accepts) > 0 {
-		return p.Accept(obj.socket, key{obj.completion, obj.id}, len(obj.accepts))
-	}
-	p.Process([]registration{{Conn: obj.socket, Op: socknotify.OpDisable}}, nil, 0)
-	return nil
-}
-
-// accepted gives a connection to the oldest AcceptEx.
-func (p *completionPort) accepted(nt *notification) {
-	s, err := nt.Accepted()
-	obj := objectOf(int(uint32(nt.Key.overlapped)))
-	if obj == nil || obj.id != nt.Key.overlapped { // the listener was closed after this was dequeued
-		if s != nil {
-			s.Close()
-		}
-		return
-	}
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	if len(obj.accepts) == 0 {
-		if s != nil && !obj.closed {
-			obj.spare = append(obj.spare, s)
-		} else if s != nil {
-			s.Close()
-		}
-		return
-	}
-	o := obj.accepts[0]
-	obj.accepts = obj.accepts[1:]
-	if err != nil {
-		o.ended(obj.completion, 0, operationCode(err))
-	} else {
-		o.take(s, obj.completion)
-	}
-	obj.listen()
-}
-
-// take makes the program's socket the connection, and receives the first data if the program has asked for it. The
-// listener is locked.
-func (o *operation) take(s *sock.Socket, completion uintptr) {
-	fd := o.connectionFD
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	cloexec, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err == nil {
-		err = unix.Dup3(int(s.Handle()), fd, (cloexec&unix.FD_CLOEXEC)*unix.O_CLOEXEC)
-	}
-	s.Close()
-	if err == nil && flags&unix.O_NONBLOCK == 0 && objectOf(fd) == nil {
-		err = unix.SetNonblock(fd, false)
-	}
-	if err == nil {
-		o.putAddresses(fd)
-	}
-	if err == nil && o.data > 0 {
-		var c *object
-		if c, err = makeObject(fd); err == nil {
-			err = overlapped.Recv(o.port.Port, c.socket, key{completion, uintptr(unsafe.Pointer(o.overlapped))}, o.buffer[:o.data], &o.op)
-			if err == nil {
-				return
-			}
-		}
-	}
-	code := C.uint32_t(C.ERROR_SUCCESS)
-	if err != nil {
-		code = operationCode(err)
-	}
-	o.ended(completion, 0, code)
-}
-
-// putAddresses writes the addresses of a connection behind the data. The last 4 bytes of each are its length.
-func (o *operation) putAddresses(fd int) {
-	at := o.data
-	for i, size := range []int{o.localSize, o.peerSize} {
-		b := o.buffer[at : at+size]
-		at += size
-		length := uint32(size - 4)
-		call := uintptr(unix.SYS_GETSOCKNAME)
-		if i == 1 {
-			call = unix.SYS_GETPEERNAME
-		}
-		if _, _, e := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&length))); e != 0 {
-			length = 0
-		}
-		binary.NativeEndian.PutUint32(b[size-4:], min(length, uint32(size-4)))
-	}
 }
 
 // snGoCancel cancels an operation on a descriptor, or all of them if ov is nil.
@@ -547,7 +423,9 @@ func dropOperations(p *completionPort) {
 	inFlightMu.Unlock()
 	for obj := range targets {
 		obj.mu.Lock()
-		obj.accepts = slices.DeleteFunc(obj.accepts, func(o *operation) bool { return o.port == p })
+		obj.accepts = slices.DeleteFunc(obj.accepts, func(o *operation) bool {
+			return o.port == p && o.forget()
+		})
 		obj.mu.Unlock()
 	}
 }
@@ -568,6 +446,7 @@ func snGoBlocked(fd C.int, recv C.bool) {
 //
 //export snGoClosing
 func snGoClosing(fd C.int) C.bool {
+	abort(int(fd))
 	for i := range portsTop.Load() {
 		if p := ports[i].Load(); p != nil {
 			p.core.Closing(uintptr(fd))
@@ -581,21 +460,22 @@ func snGoClosing(fd C.int) C.bool {
 		return false
 	}
 	if obj.file != nil {
-		return obj.file.Close() == nil
+		obj.file.Close() // an error, such as a disk's, closes it too
+		return true
 	}
 	obj.mu.Lock()
 	obj.closed = true
 	accepts, spare := obj.accepts, obj.spare
 	obj.accepts, obj.spare = nil, nil
 	obj.mu.Unlock()
-	closed := obj.socket.Close() == nil
+	obj.socket.Close()
 	for _, o := range accepts {
 		o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
 	}
 	for _, s := range spare {
 		s.Close()
 	}
-	return C.bool(closed)
+	return true
 }
 
 // snGoOperates reports whether a descriptor is a socket with overlapped operations, which never blocks by itself.

@@ -219,7 +219,10 @@ func TestSymbols(t *testing.T) {
 }
 
 // programs are the test programs in C.
-var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server"}
+var programs = []string{
+	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
+	"reuse",
+}
 
 func TestPrograms(t *testing.T) {
 	for _, p := range programs {
