@@ -141,8 +141,7 @@ int sn_ioctlsocket(SOCKET s, long command, void *argument)
 		return sn_fail_socket(WSAEFAULT);
 	switch (command) {
 	case FIONBIO:
-		// Windows' u_long has 32 bits and the system's 64. The first 32 are those that either sets.
-		value = *(int *)argument != 0;
+		value = *(DWORD *)argument != 0;
 		if (!atomic_load(&sn_forked) && snGoOperates(fd)) {
 			sn_set_blocking(s, !value);
 			return 0;
@@ -151,7 +150,7 @@ int sn_ioctlsocket(SOCKET s, long command, void *argument)
 	case FIONREAD:
 		if (ioctl(fd, FIONREAD, &value) != 0)
 			return SOCKET_ERROR;
-		*(unsigned long *)argument = (unsigned long)value;
+		*(DWORD *)argument = (DWORD)value;
 		return 0;
 	}
 	return sn_fail_socket(WSAEOPNOTSUPP);

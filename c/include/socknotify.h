@@ -222,7 +222,7 @@ int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *
 int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
 int sn_closesocket(SOCKET s);
-int sn_ioctlsocket(SOCKET s, long command, void *argument);
+int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
 
 /* Overlapped calls on sockets. */
 typedef struct _WSABUF {

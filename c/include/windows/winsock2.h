@@ -61,7 +61,32 @@ static inline int sn_WSACleanup(void) { return 0; }
 #define send(s, buffer, length, flags) sn_send((s), (buffer), (length), (flags))
 #define sendto(s, buffer, length, flags, to, toLength) sn_sendto((s), (buffer), (length), (flags), (to), (toLength))
 #define closesocket(s) sn_closesocket(s)
-#define ioctlsocket(s, command, argument) sn_ioctlsocket((s), (command), (argument))
+
+/* ioctlsocket takes 32 bits, as u_long has on Windows. A program may also give an unsigned long. */
+#define u_long ULONG
+static inline int sn_ioctlsocket_long(SOCKET s, long command, unsigned long *argument)
+{
+	DWORD value = argument != NULL ? (DWORD)*argument : 0;
+	int result = sn_ioctlsocket(s, command, argument != NULL ? &value : NULL);
+	if (result == 0)
+		*argument = value;
+	return result;
+}
+#ifdef __cplusplus
+static inline int sn_ioctlsocket_any(SOCKET s, long command, void *argument)
+{
+	return sn_ioctlsocket(s, command, argument);
+}
+static inline int sn_ioctlsocket_any(SOCKET s, long command, unsigned long *argument)
+{
+	return sn_ioctlsocket_long(s, command, argument);
+}
+#define ioctlsocket(s, command, argument) sn_ioctlsocket_any((s), (command), (argument))
+#else
+#define ioctlsocket(s, command, argument) \
+	_Generic((argument), unsigned long *: sn_ioctlsocket_long, default: sn_ioctlsocket)( \
+		(s), (command), (argument))
+#endif
 
 /* Lengths of addresses and options are int on Windows and socklen_t here. */
 #define getsockname(s, address, length) getsockname((int)(s), (struct sockaddr *)(address), (socklen_t *)(length))
