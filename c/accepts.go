@@ -65,7 +65,7 @@ func abort(connection int) {
 		return // it has ended already
 	}
 	obj.accepts = slices.Delete(obj.accepts, at, at+1)
-	a.o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+	a.o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
 	obj.listen()
 }
 
@@ -149,7 +149,7 @@ func (p *completionPort) accepted(nt *notification) {
 	case s != nil:
 		obj.give(s)
 	case len(obj.accepts) > 0:
-		obj.accepts[0].ended(obj.completion, 0, operationCode(err))
+		obj.accepts[0].ended(obj.completion, operationCode(err))
 		obj.accepts = obj.accepts[1:]
 	}
 	obj.listen()
@@ -164,7 +164,7 @@ func (obj *object) give(s *sock.Socket) {
 		if o.take(s, obj.completion) {
 			return
 		}
-		o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+		o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
 	}
 	obj.spare = append(obj.spare, s)
 }
@@ -194,7 +194,7 @@ func (o *operation) take(s *sock.Socket, completion uintptr) bool {
 	if err != nil {
 		code = operationCode(err)
 	}
-	o.ended(completion, 0, code)
+	o.ended(completion, code)
 	return true
 }
 
@@ -221,6 +221,25 @@ func (o *operation) become(s *sock.Socket) (*object, error) {
 		return nil, nil
 	}
 	return makeObject(fd)
+}
+
+// ownPost marks the number of a post of the library itself, for the end of an AcceptEx. The error
+// is above the 32 bits for bytes. A program's posts have only those.
+const ownPost = 1 << 63
+
+// ended ends an AcceptEx, which is in its listener's accepts no more, and posts its completion.
+func (o *operation) ended(completion uintptr, code C.uint32_t) {
+	o.forget()
+	p, k := o.port, key{completion, uintptr(unsafe.Pointer(o.overlapped))}
+	o.end(0, statusOf(code))
+	p.Post(k, ownPost|uintptr(code)<<32)
+}
+
+// posted returns the status of an AcceptEx whose end was posted.
+func posted(nt *notification) uintptr {
+	code := C.uint32_t(nt.Data &^ ownPost >> 32)
+	nt.Data = 0
+	return statusOf(code)
 }
 
 // putAddresses writes the addresses of a connection behind the data. The last 4 bytes of each are

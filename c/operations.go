@@ -99,6 +99,11 @@ type operation struct {
 	target     *object // what CancelIoEx finds it by
 	overlapped *C.OVERLAPPED
 	isFile     bool
+	// The result, once the operation has completed.
+	bytes  int
+	status uintptr
+	// pinned is set while inFlight has the operation, and never cleared.
+	pinned atomic.Bool
 	// buffers are those of the program, where they are several; they are received into one, and copied.
 	buffers []C.WSABUF
 	gather  []byte
@@ -152,22 +157,38 @@ func (obj *object) begin(ov *C.OVERLAPPED) (*operation, key) {
 	return newOperation(p, obj, ov), key{completion, uintptr(unsafe.Pointer(ov))}
 }
 
-// end ends an operation. The OVERLAPPED gets the result, and belongs to the program afterwards. If the port was closed since
-// the operation was dequeued, the OVERLAPPED belongs to the program already, and may be in flight on another port.
-func (o *operation) end(bytes int, status uintptr) {
+// settle gives the OVERLAPPED the result. It belongs to the program afterwards, which may start
+// another operation with it before the completion of this one is dequeued. If the port was closed,
+// it belongs to the program already, and may be in flight on another port.
+func (o *operation) settle(bytes int, status uintptr) {
+	o.bytes, o.status = bytes, status
 	inFlightMu.Lock()
-	is := inFlight[o.overlapped] == o
-	if is {
+	if inFlight[o.overlapped] == o {
 		delete(inFlight, o.overlapped)
-	}
-	inFlightMu.Unlock()
-	if is {
 		o.overlapped.InternalHigh = C.ULONG_PTR(bytes)
 		atomic.StoreUint64((*uint64)(unsafe.Pointer(&o.overlapped.Internal)), uint64(status))
 	}
+	inFlightMu.Unlock()
+	// A thread in GetOverlappedResult is counted before it reads the status. So this thread sees
+	// the count, or that thread sees the status.
+	if atomic.LoadInt32((*int32)(&C.sn_waiting)) != 0 {
+		C.sn_completed()
+	}
+}
+
+// recycle keeps the memory of an operation that has ended.
+func (o *operation) recycle() {
 	o.port, o.target, o.overlapped, o.socket = nil, nil, nil, nil
 	o.buffers, o.gather, o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil, nil, nil
-	operations.Put(o)
+	if !o.pinned.Load() {
+		operations.Put(o)
+	}
+}
+
+// end ends an operation that has no completion of its own.
+func (o *operation) end(bytes int, status uintptr) {
+	o.settle(bytes, status)
+	o.recycle()
 }
 
 // statusOf returns the status of a Windows error.
@@ -300,24 +321,16 @@ func (o *operation) oneBuffer(buffers []C.WSABUF, send bool) []byte {
 	return o.gather[:total]
 }
 
-// complete finishes an operation that was dequeued, and returns its status. It returns false if there is more to be done
-// for it, so that it has not completed.
-func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
-	if nt.Kind() == socknotify.KindAccepted {
-		p.accepted(nt)
-		return 0, false
-	}
-	o := (*operation)(unsafe.Pointer(overlapped.Of(nt)))
+// completed is called when an operation of package overlapped has its result, with a lock of the
+// port held.
+func completed(of unsafe.Pointer) {
+	o := (*operation)(of)
 	n, err := o.op.Result()
 	if err == io.EOF && (n > 0 || !o.isFile) {
 		err = nil
 	}
 	if err == nil && o.then != nil {
-		b := o.then
-		o.then = nil
-		if err = overlapped.Send(p.Port, o.socket, nt.Key, b, &o.op); err == nil {
-			return 0, false
-		}
+		return // the data of a ConnectEx is sent when this is dequeued
 	}
 	if err == nil && o.buffers != nil {
 		rest := o.gather[:n]
@@ -326,38 +339,36 @@ func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 		}
 	}
 	if err == nil && o.from != nil && o.fromLength != nil {
-		*o.fromLength = C.int(putAddress(bytesOf(unsafe.Pointer(o.from), int(*o.fromLength)), o.family, o.op.Addr()))
+		to := bytesOf(unsafe.Pointer(o.from), int(*o.fromLength))
+		*o.fromLength = C.int(putAddress(to, o.family, o.op.Addr()))
 	}
+	var status uintptr
 	if err != nil {
 		status = statusOf(operationCode(err))
 	}
-	nt.Data = uintptr(n)
-	o.end(n, status)
-	return status, true
+	o.settle(n, status)
 }
 
-// ownPost marks the number of a post of the library itself, for the end of an AcceptEx. A code is above the 32 bits for
-// bytes. A program's posts have only those.
-const ownPost = 1 << 63
-
-// ended posts the end of an AcceptEx, which is in its listener's accepts no more.
-func (o *operation) ended(completion uintptr, bytes int, code C.uint32_t) {
-	o.forget()
-	o.port.Post(key{completion, uintptr(unsafe.Pointer(o.overlapped))}, ownPost|uintptr(code)<<32|uintptr(bytes))
-}
-
-// posted finishes an operation whose end was posted.
-func (p *completionPort) posted(nt *notification) (status uintptr) {
-	status = statusOf(C.uint32_t(nt.Data &^ ownPost >> 32))
-	inFlightMu.Lock()
-	o := inFlight[(*C.OVERLAPPED)(*(*unsafe.Pointer)(unsafe.Pointer(&nt.Key.overlapped)))]
-	is := o != nil && o.port == p // the port may have been closed since, and the OVERLAPPED be in flight on another
-	inFlightMu.Unlock()
-	nt.Data &= 0xffffffff
-	if is {
-		o.end(int(nt.Data), status)
+// complete finishes an operation that was dequeued, and returns its status. It returns false if
+// there is more to be done for it, so that it has not completed.
+func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
+	if nt.Kind() == socknotify.KindAccepted {
+		p.accepted(nt)
+		return 0, false
 	}
-	return status
+	o := (*operation)(unsafe.Pointer(overlapped.Of(nt)))
+	if _, err := o.op.Result(); err == nil && o.then != nil {
+		b := o.then
+		o.then = nil
+		if err = overlapped.Send(p.Port, o.socket, nt.Key, b, &o.op); err == nil {
+			return 0, false
+		}
+		o.settle(0, statusOf(operationCode(err)))
+	}
+	status = o.status
+	nt.Data = uintptr(o.bytes)
+	o.recycle()
+	return status, true
 }
 
 //export snGoConnect
@@ -389,7 +400,7 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 	var left []*operation
 	for _, o := range obj.accepts {
 		if ov == nil || o.overlapped == ov {
-			o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+			o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
 			code = C.ERROR_SUCCESS
 		} else {
 			left = append(left, o)
@@ -400,14 +411,39 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 		obj.listen()
 	}
 	obj.mu.Unlock()
-	inFlightMu.Lock() // no operation is used again for another OVERLAPPED
-	defer inFlightMu.Unlock()
-	for at, o := range inFlight {
-		if (ov == nil || at == ov) && o.target == obj && overlapped.Cancel(o.port.Port, &o.op) == nil {
+	for _, o := range pin(obj, ov) {
+		if overlapped.Cancel(o.port.Port, o.op) == nil {
 			code = C.ERROR_SUCCESS
 		}
 	}
 	return code
+}
+
+// A pinned operation is not used for another OVERLAPPED.
+type pinned struct {
+	port *completionPort
+	op   *overlapped.Op[key]
+}
+
+// pin returns the operations of a descriptor in flight, or one of them, for a call that may find
+// them completed and dequeued.
+func pin(obj *object, ov *C.OVERLAPPED) (list []pinned) {
+	inFlightMu.Lock()
+	defer inFlightMu.Unlock()
+	add := func(o *operation) {
+		if o != nil && o.target == obj {
+			o.pinned.Store(true)
+			list = append(list, pinned{o.port, &o.op})
+		}
+	}
+	if ov != nil {
+		add(inFlight[ov])
+		return list
+	}
+	for _, o := range inFlight {
+		add(o)
+	}
+	return list
 }
 
 // dropOperations ends what was in flight on a port that is closed. Nothing of it completes.
@@ -470,7 +506,7 @@ func snGoClosing(fd C.int) C.bool {
 	obj.mu.Unlock()
 	obj.socket.Close()
 	for _, o := range accepts {
-		o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+		o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
 	}
 	for _, s := range spare {
 		s.Close()

@@ -224,7 +224,7 @@ DWORD sn_of_status(ULONG_PTR status)
 
 #define PENDING 0x103
 
-atomic_int sn_waiting;
+int32_t sn_waiting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t completed = PTHREAD_COND_INITIALIZER;
 
@@ -235,7 +235,10 @@ void sn_completed(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static ULONG_PTR status_of(LPOVERLAPPED o) { return __atomic_load_n(&o->Internal, __ATOMIC_ACQUIRE); }
+static ULONG_PTR status_of(LPOVERLAPPED o)
+{
+	return __atomic_load_n(&o->Internal, __ATOMIC_SEQ_CST);
+}
 
 BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL wait)
 {
@@ -245,13 +248,13 @@ BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL 
 	if (status_of(o) == PENDING && !wait)
 		return sn_fail(ERROR_IO_INCOMPLETE);
 	if (status_of(o) == PENDING) {
-		// A thread that dequeues sets the status, and then reads sn_waiting. So it sees this thread, or this thread sees the
-		// status.
+		// A thread that completes an operation sets the status, and then reads sn_waiting. So it
+		// sees this thread, or this thread sees the status.
 		pthread_mutex_lock(&lock);
-		atomic_fetch_add(&sn_waiting, 1);
+		__atomic_fetch_add(&sn_waiting, 1, __ATOMIC_SEQ_CST);
 		while (status_of(o) == PENDING)
 			pthread_cond_wait(&completed, &lock);
-		atomic_fetch_sub(&sn_waiting, 1);
+		__atomic_fetch_sub(&sn_waiting, 1, __ATOMIC_SEQ_CST);
 		pthread_mutex_unlock(&lock);
 	}
 	*transferred = (DWORD)o->InternalHigh;

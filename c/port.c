@@ -133,8 +133,6 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 		}
 		result = snGoWait(a->id, entries, entryCount, over, got, &readable);
 	}
-	if (atomic_load(&sn_waiting) != 0)
-		sn_completed();
 	return result;
 }
 

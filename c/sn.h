@@ -54,8 +54,9 @@ BOOL sn_close_thread(HANDLE h);
 // SN_WAIT is what snGoProcess and snGoWait return if the thread must wait; it is no Windows error.
 #define SN_WAIT 0x80000001u
 
-// sn_completed wakes the threads in sn_GetOverlappedResult. sn_waiting is their number.
+// sn_completed wakes the threads in sn_GetOverlappedResult. sn_waiting is their number, which Go
+// reads, too.
 void sn_completed(void);
-extern atomic_int sn_waiting;
+extern int32_t sn_waiting;
 
 #endif

@@ -76,12 +76,12 @@ static void accepts(void)
 }
 
 static struct sockaddr_in busy;
-static volatile LONG over;
+static LONG over;
 
 static DWORD WINAPI clients(LPVOID unused)
 {
 	(void)unused;
-	while (!over) {
+	while (InterlockedOr(&over, 0) == 0) {
 		SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
 		struct linger reset = {1, 0};
 		CHECK(setsockopt(s, SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
@@ -115,10 +115,121 @@ static void races(void)
 		CHECK(is_null_device(fd));
 		close(fd);
 	}
-	over = 1;
+	InterlockedExchange(&over, 1);
 	IS(closesocket(l), 0);
 	IS(WaitForSingleObject(t, PATIENCE), WAIT_OBJECT_0);
 	CloseHandle(t);
+	none(port);
+}
+
+// entry dequeues a completion and checks it. The OVERLAPPED may be in flight again.
+static void entry(LPOVERLAPPED o, DWORD bytes, DWORD error)
+{
+	DWORD n = 4711;
+	ULONG_PTR k;
+	LPOVERLAPPED is;
+	BOOL ok = GetQueuedCompletionStatus(port, &n, &k, &is, PATIENCE);
+	CHECK(is == o);
+	IS(ok ? 0 : GetLastError(), error);
+	IS(n, bytes);
+}
+
+// completed checks the result of an operation whose completion was not dequeued.
+static void completed(LPOVERLAPPED o, DWORD bytes, DWORD error)
+{
+	DWORD n = 4711;
+	CHECK(HasOverlappedIoCompleted(o));
+	IS(GetOverlappedResult(NULL, o, &n, TRUE) ? 0 : GetLastError(), error);
+	IS(n, bytes);
+}
+
+// overlappeds starts operations with OVERLAPPEDs of operations that have completed, before these
+// are dequeued.
+static void overlappeds(void)
+{
+	SOCKET pair[2];
+	new_pair(pair, SOCK_STREAM);
+	associate(pair[0], 3);
+	associate(pair[1], 4);
+	char a[8] = {0}, b[8] = {0}, c[8] = {0};
+	WSABUF out = {3, (char *)"abc"}, longer = {5, (char *)"defgh"};
+	WSABUF in[] = {{2, a}, {8, b}}, one = {8, c};
+	DWORD n, flags = 0;
+	OVERLAPPED s = {0}, r = {0};
+	STARTS(WSASend(pair[0], &out, 1, &n, 0, &s, NULL));
+	completed(&s, 3, 0);
+	STARTS(WSARecv(pair[1], in, 2, &n, &flags, &r, NULL));
+	completed(&r, 3, 0);
+	CHECK(memcmp(a, "ab", 2) == 0 && b[0] == 'c');
+	STARTS(WSASend(pair[0], &longer, 1, &n, 0, &s, NULL));
+	STARTS(WSARecv(pair[1], &one, 1, &n, &flags, &r, NULL));
+	CHECK(memcmp(a, "ab", 2) == 0 && b[0] == 'c' && memcmp(c, "defgh", 5) == 0);
+	entry(&s, 3, 0);
+	entry(&r, 3, 0);
+	entry(&s, 5, 0);
+	entry(&r, 5, 0);
+	none(port);
+
+	// What is in flight is refused, and closing ends it at once.
+	STARTS(WSARecv(pair[1], &one, 1, &n, &flags, &r, NULL));
+	CHECK(!HasOverlappedIoCompleted(&r));
+	IS(WSARecv(pair[1], &one, 1, &n, &flags, &r, NULL), SOCKET_ERROR);
+	IS(WSAGetLastError(), ERROR_INVALID_PARAMETER);
+	IS(closesocket(pair[1]), 0);
+	completed(&r, 0, ERROR_OPERATION_ABORTED);
+	STARTS(WSARecv(pair[0], &one, 1, &n, &flags, &r, NULL)); // the end of the stream
+	entry(&r, 0, ERROR_OPERATION_ABORTED);
+	entry(&r, 0, 0);
+	IS(closesocket(pair[0]), 0);
+
+	// AcceptEx, too.
+	struct sockaddr_in at;
+	SOCKET l = listener(&at), s1 = tcp();
+	associate(l, 5);
+	for (int i = 0; i < 2; i++) {
+		BEGINS(AcceptEx(l, s1, block, 0, PART, PART, &n, &s));
+		CHECK(CancelIoEx((HANDLE)l, &s));
+		completed(&s, 0, ERROR_OPERATION_ABORTED);
+	}
+	entry(&s, 0, ERROR_OPERATION_ABORTED);
+	entry(&s, 0, ERROR_OPERATION_ABORTED);
+	closesocket(l);
+	closesocket(s1);
+	none(port);
+}
+
+enum { SENDS = 20000 };
+
+static DWORD WINAPI dequeues(LPVOID o)
+{
+	for (int i = 0; i < SENDS; i++)
+		entry(o, 1, 0);
+	return 0;
+}
+
+// steps sends with one OVERLAPPED, each time when the peer has received, while another thread
+// dequeues the completions.
+static void steps(void)
+{
+	static OVERLAPPED s;
+	SOCKET pair[2];
+	new_pair(pair, SOCK_STREAM);
+	associate(pair[0], 6);
+	HANDLE t = CreateThread(NULL, 0, dequeues, &s, 0, NULL);
+	for (int i = 0; i < SENDS; i++) {
+		char c = (char)i, got;
+		WSABUF out = {1, &c};
+		DWORD n;
+		STARTS(WSASend(pair[0], &out, 1, &n, 0, &s, NULL));
+		IS(recv(pair[1], &got, 1, 0), 1);
+		CHECK(got == c);
+		CHECK(GetOverlappedResult(NULL, &s, &n, TRUE));
+		IS(n, 1);
+	}
+	IS(WaitForSingleObject(t, PATIENCE), WAIT_OBJECT_0);
+	CloseHandle(t);
+	closesocket(pair[0]);
+	closesocket(pair[1]);
 	none(port);
 }
 
@@ -128,6 +239,9 @@ int main(void)
 	for (int i = 0; i < 20; i++)
 		accepts();
 	races();
+	for (int i = 0; i < 20; i++)
+		overlappeds();
+	steps();
 	CHECK(CloseHandle(port));
 	return 0;
 }
