@@ -86,7 +86,9 @@ func makeObject(fd int) (*object, error) {
 		if o.socket, err = sock.Adopt(uintptr(fd), sock.MakeNonblocking); err != nil {
 			return nil, err
 		}
-		C.sn_set_blocking(C.SOCKET(fd), C.bool(flags&unix.O_NONBLOCK == 0))
+		if flags&unix.O_NONBLOCK == 0 {
+			C.sn_set_blocking(C.SOCKET(fd), true)
+		}
 	}
 	objects[fd] = o
 	return o, nil

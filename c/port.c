@@ -12,7 +12,11 @@
 
 atomic_bool sn_forked;
 
-static void child(void) { atomic_store(&sn_forked, true); }
+static void child(void)
+{
+	atomic_store(&sn_forked, true);
+	sn_forget_waiters();
+}
 
 // An alert is the eventfd(2) by which Go wakes a thread. Threads that end leave theirs to threads that begin, because Go
 // may still be about to use it.
@@ -67,12 +71,19 @@ static struct alert *get_alert(void)
 	return mine = a;
 }
 
-static struct timespec deadline(DWORD ms)
+int sn_alert(void)
+{
+	// In a child after fork the alerts are the parent's.
+	struct alert *a = atomic_load(&sn_forked) ? NULL : get_alert();
+	return a != NULL ? a->fd : -1;
+}
+
+struct timespec sn_after(uint64_t nanoseconds)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	t.tv_sec += (time_t)(nanoseconds / 1000000000);
+	t.tv_nsec += (long)(nanoseconds % 1000000000);
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_sec++;
 		t.tv_nsec -= 1000000000;
@@ -80,8 +91,7 @@ static struct timespec deadline(DWORD ms)
 	return t;
 }
 
-// left returns the time until a deadline, or false if it has passed.
-static bool left(const struct timespec *until, struct timespec *t)
+bool sn_left(const struct timespec *until, struct timespec *t)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -110,7 +120,7 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 		if ((a = get_alert()) == NULL)
 			return errno == ENOMEM ? ERROR_NOT_ENOUGH_MEMORY : ERROR_TOO_MANY_OPEN_FILES;
 		if (timeout != INFINITE) {
-			until = deadline(timeout);
+			until = sn_after((uint64_t)timeout * 1000000);
 			limit = &until;
 		}
 	}
@@ -120,7 +130,7 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 	while (result == SN_WAIT) {
 		struct pollfd fds[2] = {{a->fd, POLLIN, 0}, {readable, POLLIN, 0}};
 		struct timespec t;
-		bool over = limit != NULL && !left(limit, &t);
+		bool over = limit != NULL && !sn_left(limit, &t);
 		if (!over) {
 			int n = ppoll(fds, 2, limit != NULL ? &t : NULL, NULL);
 			if (n < 0 && errno == EINTR)

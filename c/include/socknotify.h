@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 
 #if !defined(__linux__) || !defined(__LP64__)
@@ -221,6 +222,8 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags);
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength);
 int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
+int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+	const struct timeval *timeout);
 int sn_closesocket(SOCKET s);
 int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
 

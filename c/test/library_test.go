@@ -221,7 +221,7 @@ func TestSymbols(t *testing.T) {
 // programs are the test programs in C.
 var programs = []string{
 	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
-	"reuse", "sockets",
+	"reuse", "sockets", "closes",
 }
 
 func TestPrograms(t *testing.T) {
@@ -262,7 +262,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil},
+		{"edge", nil}, {"closes", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)

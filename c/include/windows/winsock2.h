@@ -60,6 +60,8 @@ static inline int sn_WSACleanup(void) { return 0; }
 	sn_recvfrom((s), (buffer), (length), (flags), (struct sockaddr *)(from), (socklen_t *)(fromLength))
 #define send(s, buffer, length, flags) sn_send((s), (buffer), (length), (flags))
 #define sendto(s, buffer, length, flags, to, toLength) sn_sendto((s), (buffer), (length), (flags), (to), (toLength))
+#define select(count, reads, writes, excepts, timeout) \
+	sn_select((int)(count), (reads), (writes), (excepts), (timeout))
 #define closesocket(s) sn_closesocket(s)
 
 /* ioctlsocket takes 32 bits, as u_long has on Windows. A program may also give an unsigned long. */
