@@ -94,6 +94,12 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 	if obj.port == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
+	if !obj.listens {
+		v, err := unix.GetsockoptInt(int(listener), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+		if obj.listens = err == nil && v != 0; !obj.listens {
+			return C.WSAEINVAL
+		}
+	}
 	o := newOperation(obj.port, obj, ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER

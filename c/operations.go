@@ -42,6 +42,7 @@ type object struct {
 	// that have been canceled.
 	accepts []*operation
 	spare   []*sock.Socket
+	listens bool // it was found to be a listener
 	closed  bool
 }
 
@@ -198,7 +199,7 @@ func statusOf(code C.uint32_t) uintptr {
 	if code == C.ERROR_SUCCESS {
 		return 0
 	}
-	return 0xc0070000 | uintptr(code)
+	return uintptr(C.sn_status_of(C.DWORD(code)))
 }
 
 //export snGoAssociate
@@ -380,6 +381,9 @@ func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buff
 	to, ok := addrPort(address, int(addressLength))
 	if obj == nil || obj.socket == nil || !ok {
 		return C.ERROR_INVALID_PARAMETER
+	}
+	if is := obj.socket.LocalAddr(); !is.IsValid() || is.Port() == 0 {
+		return C.WSAEINVAL // it is not bound
 	}
 	o, k := obj.begin(ov)
 	if o == nil {

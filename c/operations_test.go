@@ -121,7 +121,7 @@ func TestAcceptedOfClosedListener(t *testing.T) {
 	if peer, err := unix.Getpeername(s); err != nil || peer.(*unix.SockaddrInet4).Port != want {
 		t.Fatalf("AcceptEx has the connection of %+v, %v, want that of port %d", peer, err, want)
 	}
-	if first.Internal != 0xc0070000|995 { // ERROR_OPERATION_ABORTED
+	if first.Internal != 0xc0000120 { // STATUS_CANCELLED
 		t.Errorf("the status of the first AcceptEx is %#x", first.Internal)
 	}
 	if n, err := old.Read(make([]byte, 1)); err == nil {

@@ -107,7 +107,9 @@ int sn_WSASendTo(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD sent, DW
 BOOL sn_AcceptEx(SOCKET listener, SOCKET connection, PVOID buffer, DWORD dataLength, DWORD localLength,
 	DWORD remoteLength, LPDWORD received, LPOVERLAPPED overlapped)
 {
-	if (overlapped == NULL || buffer == NULL || localLength < ADDRESS || remoteLength < ADDRESS ||
+	if (overlapped != NULL && buffer == NULL)
+		return sn_fail(WSAEFAULT);
+	if (overlapped == NULL || localLength < ADDRESS || remoteLength < ADDRESS ||
 		(ULONGLONG)dataLength + localLength + remoteLength > MAX_BYTES)
 		return sn_fail(ERROR_INVALID_PARAMETER);
 	WSABUF b = {0, buffer};
@@ -217,10 +219,40 @@ BOOL sn_CancelIoEx(HANDLE h, LPOVERLAPPED overlapped)
 	return error == ERROR_SUCCESS || sn_fail(error);
 }
 
-DWORD sn_of_status(ULONG_PTR status)
+// The statuses of the kernel whose errors are not the same for GetLastError and WSAGetLastError,
+// and those that programs compare with.
+static const struct {
+	uint32_t status;
+	DWORD error, of_socket;
+} statuses[] = {
+	{0xc0000120, ERROR_OPERATION_ABORTED, WSA_OPERATION_ABORTED},
+	{0xc000020d, ERROR_NETNAME_DELETED, WSAECONNRESET},
+	{0xc0000236, ERROR_CONNECTION_REFUSED, WSAECONNREFUSED},
+	{0xc0000241, ERROR_CONNECTION_ABORTED, WSAECONNABORTED},
+	{0xc00000b5, ERROR_SEM_TIMEOUT, WSAETIMEDOUT},
+	{0xc000023c, ERROR_NETWORK_UNREACHABLE, WSAENETUNREACH},
+	{0xc000023d, ERROR_HOST_UNREACHABLE, WSAEHOSTUNREACH},
+	{0x80000005, ERROR_MORE_DATA, WSAEMSGSIZE},
+	{0xc0000011, ERROR_HANDLE_EOF, ERROR_HANDLE_EOF},
+};
+
+uint32_t sn_status_of(DWORD error)
 {
+	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+		if (statuses[i].of_socket == error)
+			return statuses[i].status;
+	return error == ERROR_SUCCESS ? 0 : 0xc0070000 | error;
+}
+
+static DWORD of_status(ULONG_PTR status, bool of_socket)
+{
+	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+		if (statuses[i].status == status)
+			return of_socket ? statuses[i].of_socket : statuses[i].error;
 	return (status & 0xffff0000) == 0xc0070000 ? (DWORD)status & 0xffff : (DWORD)status;
 }
+
+DWORD sn_of_status(ULONG_PTR status) { return of_status(status, false); }
 
 #define PENDING 0x103
 
@@ -240,9 +272,8 @@ static ULONG_PTR status_of(LPOVERLAPPED o)
 	return __atomic_load_n(&o->Internal, __ATOMIC_SEQ_CST);
 }
 
-BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL wait)
+static BOOL result(LPOVERLAPPED o, LPDWORD transferred, BOOL wait, bool of_socket)
 {
-	(void)h;
 	if (o == NULL || transferred == NULL)
 		return sn_fail(ERROR_INVALID_PARAMETER);
 	if (status_of(o) == PENDING && !wait)
@@ -258,12 +289,19 @@ BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL 
 		pthread_mutex_unlock(&lock);
 	}
 	*transferred = (DWORD)o->InternalHigh;
-	return o->Internal == 0 || sn_fail(sn_of_status(o->Internal));
+	return o->Internal == 0 || sn_fail(of_status(o->Internal, of_socket));
+}
+
+BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL wait)
+{
+	(void)h;
+	return result(o, transferred, wait, false);
 }
 
 BOOL sn_WSAGetOverlappedResult(SOCKET s, LPOVERLAPPED overlapped, LPDWORD transferred, BOOL wait, LPDWORD flags)
 {
 	if (flags != NULL)
 		*flags = 0;
-	return sn_GetOverlappedResult((HANDLE)s, overlapped, transferred, wait);
+	(void)s;
+	return result(overlapped, transferred, wait, true);
 }

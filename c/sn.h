@@ -34,7 +34,9 @@ int sn_fail_socket(DWORD error);
 // sn_of_errno returns the Windows error of an errno.
 DWORD sn_of_errno(int e);
 
-// sn_of_status returns the Windows error of an operation's status.
+// sn_status_of returns the status of an operation that has failed with an error of Windows, and
+// sn_of_status what GetLastError gives for it.
+uint32_t sn_status_of(DWORD error);
 DWORD sn_of_status(ULONG_PTR status);
 
 // sn_forked is set in a child after fork, where Go's runtime does not run.

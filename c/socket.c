@@ -2,6 +2,7 @@
 #include "sn.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -56,6 +57,15 @@ static bool again(SOCKET s, short events, int flags)
 	return false;
 }
 
+// moved is called when a call has moved n bytes of a buffer. Fewer than it has room for may have
+// drained the socket, or filled it, so that an edge re-arms.
+static void moved(SOCKET s, short events, ssize_t n, size_t size)
+{
+	if (n > 0 && (size_t)n < size && atomic_load_explicit(&sn_edgeless, memory_order_relaxed) &&
+		!atomic_load_explicit(&sn_forked, memory_order_relaxed))
+		snGoBlocked((int)s, events == POLLIN);
+}
+
 // descriptor returns a socket's descriptor, or -1 for a number that is none. A conversion to int could make it another's.
 static int descriptor(SOCKET s) { return s <= 0x7fffffff ? (int)s : -1; }
 
@@ -87,16 +97,19 @@ static bool is_stream(SOCKET s)
 int sn_recv(SOCKET s, void *buffer, int length, int flags)
 {
 	int got = 0;
-	bool all = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT));
+	bool all = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && is_stream(s) &&
+		sn_blocks(s);
 	for (;;) {
 		ssize_t n;
 		char *to = (char *)buffer + got;
 		size_t left = size(length - got);
 		RETRY(n, recv(descriptor(s), to, left, flags | MSG_DONTWAIT), s, POLLIN, flags);
-		if (n <= 0) // closesocket has set an error of this library
-			return got > 0 && (n == 0 || errno != sn_errno_own) ? got : (int)n;
+		bool closed = n < 0 && (errno == sn_errno_own || errno == EBADF);
+		if (n <= 0)
+			return got > 0 && !closed ? got : (int)n;
+		moved(s, POLLIN, n, left);
 		got += (int)n;
-		if (!all || got == length || !is_stream(s) || !sn_blocks(s))
+		if (!all || got == length)
 			return got;
 	}
 }
@@ -106,6 +119,7 @@ int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *
 	ssize_t n;
 	RETRY(n, recvfrom(descriptor(s), buffer, size(length), flags | MSG_DONTWAIT, from, fromLength),
 		s, POLLIN, flags);
+	moved(s, POLLIN, n, size(length));
 	return (int)n;
 }
 
@@ -113,6 +127,7 @@ int sn_send(SOCKET s, const void *buffer, int length, int flags)
 {
 	ssize_t n;
 	RETRY(n, send(descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL), s, POLLOUT, flags);
+	moved(s, POLLOUT, n, size(length));
 	return (int)n;
 }
 
@@ -130,6 +145,10 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 		RETRY(n, sendmsg(descriptor(s), m, flags | MSG_NOSIGNAL), s, POLLOUT, flags);
 	else
 		RETRY(n, recvmsg(descriptor(s), m, flags | MSG_DONTWAIT), s, POLLIN, flags);
+	size_t total = 0;
+	for (size_t i = 0; i < m->msg_iovlen; i++)
+		total += m->msg_iov[i].iov_len;
+	moved(s, sends ? POLLOUT : POLLIN, n, total);
 	return n;
 }
 
@@ -153,6 +172,22 @@ int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
 		return SOCKET_ERROR;
 	errno = error;
 	return error == 0 ? 0 : SOCKET_ERROR;
+}
+
+// A stream may have a port that connections of an earlier server are still in TIME_WAIT on, as on
+// Windows. No other socket may listen on it.
+int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length)
+{
+	const struct sockaddr_in *in = (const void *)name; // a sockaddr_in6 begins in the same way
+	bool tcp = name != NULL && length >= sizeof *in &&
+		(name->sa_family == AF_INET || name->sa_family == AF_INET6) && is_stream(s);
+	int fd = descriptor(s), yes = 1;
+	if (tcp && in->sin_port != 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+	int result = bind(fd, name, length);
+	if (tcp && in->sin_port == 0) // with the option the system might choose a port that is in use
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+	return result;
 }
 
 // Conditions of a set of select.

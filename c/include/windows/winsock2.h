@@ -54,6 +54,17 @@ static inline int sn_WSACleanup(void) { return 0; }
 
 /* These are macros with arguments, so that members of the same names stay what they are. */
 #define accept(s, address, length) sn_accept((s), (struct sockaddr *)(address), (socklen_t *)(length))
+#ifdef __cplusplus
+extern "C++" {
+template <class S, class L> static inline int bind(S s, const struct sockaddr *name, L length)
+{
+	return sn_bind((SOCKET)s, name, (socklen_t)length); /* std::bind stays what it is */
+}
+}
+#else
+#define bind(s, name, length) \
+	sn_bind((SOCKET)(s), (const struct sockaddr *)(name), (socklen_t)(length))
+#endif
 #define connect(s, name, length) sn_connect((s), (const struct sockaddr *)(name), (socklen_t)(length))
 #define recv(s, buffer, length, flags) sn_recv((s), (buffer), (length), (flags))
 #define recvfrom(s, buffer, length, flags, from, fromLength) \
@@ -75,6 +86,7 @@ static inline int sn_ioctlsocket_long(SOCKET s, long command, unsigned long *arg
 	return result;
 }
 #ifdef __cplusplus
+extern "C++" {
 static inline int sn_ioctlsocket_any(SOCKET s, long command, void *argument)
 {
 	return sn_ioctlsocket(s, command, argument);
@@ -82,6 +94,7 @@ static inline int sn_ioctlsocket_any(SOCKET s, long command, void *argument)
 static inline int sn_ioctlsocket_any(SOCKET s, long command, unsigned long *argument)
 {
 	return sn_ioctlsocket_long(s, command, argument);
+}
 }
 #define ioctlsocket(s, command, argument) sn_ioctlsocket_any((s), (command), (argument))
 #else

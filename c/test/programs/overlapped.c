@@ -28,7 +28,7 @@ static void streams(void)
 {
 	struct sockaddr_in at, *local, *remote;
 	int localSize, remoteSize;
-	SOCKET l = listener(&at), accepted = tcp(), client = tcp();
+	SOCKET l = listener(&at), accepted = tcp(), client = bound_tcp();
 	associate(l, 1);
 	associate(client, 2);
 	char block[64 + 2 * PART], b[64], c[64];
@@ -119,10 +119,12 @@ static void streams(void)
 	struct sockaddr_in gone;
 	SOCKET dead = listener(&gone);
 	closesocket(dead);
-	client = tcp();
+	client = bound_tcp();
 	associate(client, 4);
 	BEGINS(connect_ex(client, (struct sockaddr *)&gone, sizeof gone, NULL, 0, &n, &x));
-	completion(&x, 4, 0, WSAECONNREFUSED);
+	completion(&x, 4, 0, ERROR_CONNECTION_REFUSED);
+	CHECK(!WSAGetOverlappedResult(client, &x, &n, FALSE, &flags));
+	IS(WSAGetLastError(), WSAECONNREFUSED);
 	closesocket(client);
 	SOCKET spare[2] = {tcp(), tcp()};
 	BEGINS(accept_ex(l, spare[0], block, 0, PART, PART, &n, &a));
@@ -139,6 +141,30 @@ static void streams(void)
 	completion(&a, 1, 0, ERROR_OPERATION_ABORTED);
 	IS(closesocket(spare[0]) | closesocket(spare[1]) | closesocket(client), 0);
 	none(port);
+}
+
+// resets checks the errors of a connection that was reset: GetLastError's and WSAGetLastError's.
+static void resets(void)
+{
+	struct sockaddr_in at;
+	SOCKET l = listener(&at), client = tcp();
+	IS(connect(client, &at, sizeof at), 0);
+	SOCKET s = accept(l, NULL, NULL);
+	associate(s, 1);
+	char b[4];
+	WSABUF in = {4, b};
+	DWORD n, flags = 0;
+	OVERLAPPED r = {0};
+	STARTS(WSARecv(s, &in, 1, &n, &flags, &r, NULL));
+	struct linger reset = {1, 0};
+	IS(setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+	closesocket(client);
+	completion(&r, 1, 0, ERROR_NETNAME_DELETED);
+	IS(r.Internal, 0xc000020d); // STATUS_CONNECTION_RESET
+	CHECK(!WSAGetOverlappedResult(s, &r, &n, FALSE, &flags));
+	IS(WSAGetLastError(), WSAECONNRESET);
+	closesocket(s);
+	closesocket(l);
 }
 
 static void datagrams(void)
@@ -281,6 +307,18 @@ static void refused(void)
 		IS(WSARecv(cases[i].s, cases[i].buffers, cases[i].count, &n, cases[i].flags, cases[i].o, NULL), SOCKET_ERROR);
 		IS(WSAGetLastError(), cases[i].error);
 	}
+	SOCKET s = tcp(), other = tcp();
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	char block[2 * PART];
+	associate(s, 1);
+	CHECK(!AcceptEx(s, other, block, 0, PART, PART, &n, &o));
+	IS(WSAGetLastError(), WSAEINVAL); // it does not listen
+	CHECK(!AcceptEx(s, other, NULL, 0, PART, PART, &n, &o));
+	IS(WSAGetLastError(), WSAEFAULT);
+	CHECK(!connect_ex(s, (struct sockaddr *)&to, sizeof to, NULL, 0, &n, &o));
+	IS(WSAGetLastError(), WSAEINVAL); // it is not bound
+	closesocket(s);
+	closesocket(other);
 	CHECK(CreateIoCompletionPort((HANDLE)1234, port, 0, 0) == NULL);
 	IS(GetLastError(), ERROR_INVALID_HANDLE);
 	closesocket(pair[0]);
@@ -295,6 +333,7 @@ int main(void)
 	refused();
 	for (int i = 0; i < 20; i++) {
 		streams();
+		resets();
 		datagrams();
 		files();
 		waited();

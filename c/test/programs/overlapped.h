@@ -60,4 +60,13 @@ static inline SOCKET tcp(void)
 	return WSASocket(AF_INET, SOCK_STREAM, 0, NULL, 0, WSA_FLAG_OVERLAPPED);
 }
 
+// bound_tcp returns a socket for ConnectEx.
+static inline SOCKET bound_tcp(void)
+{
+	SOCKET s = tcp();
+	struct sockaddr_in any = {.sin_family = AF_INET};
+	IS(bind(s, (struct sockaddr *)&any, sizeof any), 0);
+	return s;
+}
+
 enum { PART = sizeof(struct sockaddr_in) + 16 };

@@ -33,8 +33,41 @@ static void ioctls(void)
 	closesocket(pair[1]);
 }
 
+// restarts binds a port again while a connection of the server before is in TIME_WAIT.
+static void restarts(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int length = sizeof at;
+	SOCKET l = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	IS(bind(l, (SOCKADDR *)&at, sizeof at), 0);
+	IS(getsockname(l, &at, &length), 0);
+	IS(listen((int)l, 4), 0);
+	IS(connect(client, &at, sizeof at), 0);
+	SOCKET s = accept(l, NULL, NULL);
+	closesocket(s); // first, so that the server has it in TIME_WAIT
+	char b;
+	IS(recv(client, &b, 1, 0), 0);
+	closesocket(client);
+	closesocket(l);
+	l = socket(AF_INET, SOCK_STREAM, 0);
+	IS(bind(l, (SOCKADDR *)&at, sizeof at), 0);
+	IS(listen((int)l, 4), 0);
+	SOCKET second = socket(AF_INET, SOCK_STREAM, 0);
+	IS(bind(second, (SOCKADDR *)&at, sizeof at), SOCKET_ERROR);
+	IS(WSAGetLastError(), WSAEADDRINUSE);
+	closesocket(second);
+	closesocket(l);
+	SOCKET d[2] = {socket(AF_INET, SOCK_DGRAM, 0), socket(AF_INET, SOCK_DGRAM, 0)};
+	IS(bind(d[0], (SOCKADDR *)&at, sizeof at), 0);
+	IS(bind(d[1], (SOCKADDR *)&at, sizeof at), SOCKET_ERROR);
+	IS(WSAGetLastError(), WSAEADDRINUSE);
+	closesocket(d[0]);
+	closesocket(d[1]);
+}
+
 int main(void)
 {
 	ioctls();
+	restarts();
 	return 0;
 }
