@@ -28,9 +28,25 @@ struct alert {
 
 static pthread_mutex_t alerts = PTHREAD_MUTEX_INITIALIZER;
 static struct alert *unused; // guarded by alerts
-static uint32_t made;        // guarded by alerts
+static _Atomic uint32_t made; // written under alerts
 static pthread_key_t alert_key;
 static _Thread_local struct alert *mine;
+
+// The eventfds of the alerts, for signal handlers, which take no lock; 0 before there is one.
+#define KEPT (1 << 16)
+static atomic_int eventfds[KEPT];
+
+void sn_wake_all(void)
+{
+	int error = errno;
+	uint32_t n = atomic_load(&made);
+	for (uint32_t i = 0; i < n && i < KEPT; i++) {
+		int fd = atomic_load(&eventfds[i]);
+		if (fd > 0)
+			(void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+	}
+	errno = error;
+}
 
 static void give_back(void *a)
 {
@@ -64,7 +80,10 @@ static struct alert *get_alert(void)
 			return NULL;
 		}
 		pthread_mutex_lock(&alerts);
-		a->id = made++;
+		a->id = atomic_load(&made);
+		if (a->id < KEPT)
+			atomic_store(&eventfds[a->id], a->fd);
+		atomic_store(&made, a->id + 1);
 		pthread_mutex_unlock(&alerts);
 	}
 	pthread_setspecific(alert_key, a);
@@ -124,6 +143,7 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 			limit = &until;
 		}
 	}
+	sn_take_posts();
 	int readable = -1;
 	DWORD result = snGoProcess((uintptr_t)port, count, regs, timeout, entryCount, entries, got, a ? a->id : 0, a ? a->fd : -1,
 		&readable);
@@ -131,6 +151,7 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 		struct pollfd fds[2] = {{a->fd, POLLIN, 0}, {readable, POLLIN, 0}};
 		struct timespec t;
 		bool over = limit != NULL && !sn_left(limit, &t);
+		sn_take_posts(); // or a later one makes a->fd readable
 		if (!over) {
 			int n = ppoll(fds, 2, limit != NULL ? &t : NULL, NULL);
 			if (n < 0 && errno == EINTR)
@@ -194,7 +215,7 @@ BOOL sn_PostQueuedCompletionStatus(HANDLE port, DWORD bytes, ULONG_PTR completio
 {
 	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return sn_fail(ERROR_NOT_SUPPORTED);
-	DWORD error = snGoPost((uintptr_t)port, bytes, completionKey, (uintptr_t)overlapped);
+	DWORD error = sn_post(port, bytes, completionKey, (uintptr_t)overlapped);
 	return error == ERROR_SUCCESS || sn_fail(error);
 }
 

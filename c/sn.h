@@ -72,6 +72,12 @@ void sn_closed(SOCKET s);
 // sn_forget_waiters is called in a child after fork, which has no other threads.
 void sn_forget_waiters(void);
 
+// sn_post posts, from a signal handler, too. sn_take_posts passes the posts of handlers to their
+// ports. sn_wake_all makes the threads that wait for ports call it.
+DWORD sn_post(HANDLE port, DWORD bytes, ULONG_PTR key, uintptr_t overlapped);
+void sn_take_posts(void);
+void sn_wake_all(void);
+
 // sn_alert returns the thread's eventfd, or -1.
 int sn_alert(void);
 // sn_after returns the time after a number of nanoseconds. sn_left returns the time until then, or

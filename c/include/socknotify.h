@@ -221,6 +221,11 @@ BOOL sn_GetQueuedCompletionStatusEx(HANDLE port, LPOVERLAPPED_ENTRY entries, ULO
 BOOL sn_PostQueuedCompletionStatus(HANDLE port, DWORD bytes, ULONG_PTR completionKey, LPOVERLAPPED overlapped);
 BOOL sn_CloseHandle(HANDLE object);
 
+/*
+ * A signal handler may post. For handlers the library replaces sigaction(), signal(), and
+ * __sysv_signal(), which is signal in strict C.
+ */
+
 /* The last error, one value per thread. */
 DWORD sn_GetLastError(void);
 void sn_SetLastError(DWORD error);

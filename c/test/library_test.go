@@ -262,7 +262,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil}, {"closes", nil},
+		{"edge", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
