@@ -33,6 +33,8 @@ type object struct {
 	socket *sock.Socket // nil for a file
 	file   *os.File
 	family int
+	// datagrams is set if it receives datagrams, not a stream.
+	datagrams bool
 
 	mu sync.Mutex
 	// The port that CreateIoCompletionPort has associated, or nil, and the completion key.
@@ -84,6 +86,11 @@ func makeObject(fd int) (*object, error) {
 		if o.family, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil {
 			return nil, err
 		}
+		kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil {
+			return nil, err
+		}
+		o.datagrams = kind != unix.SOCK_STREAM
 		if o.socket, err = sock.Adopt(uintptr(fd), sock.MakeNonblocking); err != nil {
 			return nil, err
 		}
@@ -179,10 +186,18 @@ func (o *operation) settle(bytes int, status uintptr) {
 	}
 }
 
+// maxGather is the size of the largest buffer that is kept with an operation's memory. It is enough
+// for any datagram.
+const maxGather = 1 << 17
+
 // recycle keeps the memory of an operation that has ended.
 func (o *operation) recycle() {
 	o.port, o.target, o.overlapped, o.socket = nil, nil, nil, nil
-	o.buffers, o.gather, o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil, nil, nil
+	o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil
+	o.buffers = o.buffers[:0]
+	if cap(o.gather) > maxGather {
+		o.gather = nil
+	}
 	if !o.pinned.Load() {
 		operations.Put(o)
 	}
@@ -261,7 +276,12 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 		return C.ERROR_INVALID_PARAMETER
 	}
 	p := o.port
-	b := o.oneBuffer(unsafe.Slice(buffers, int(count)), kind == sendKind || kind == sendToKind)
+	var b []byte
+	if list := unsafe.Slice(buffers, int(count)); kind == recvKind || kind == recvFromKind {
+		b = o.recvBuffer(list, obj.datagrams)
+	} else {
+		b = o.sendBuffer(list)
+	}
 	o.isFile = obj.file != nil
 	var err error
 	switch {
@@ -304,24 +324,47 @@ func bytesOf(p unsafe.Pointer, n int) []byte {
 	return unsafe.Slice((*byte)(p), n)
 }
 
-// oneBuffer returns the buffer of an operation. For several buffers it is a copy, from which end copies.
-func (o *operation) oneBuffer(buffers []C.WSABUF, send bool) []byte {
+// sendBuffer returns the buffer of an operation that sends, or that is for a file. For several
+// buffers it is a copy.
+func (o *operation) sendBuffer(buffers []C.WSABUF) []byte {
 	if len(buffers) == 1 {
 		return bytesOf(unsafe.Pointer(buffers[0].buf), int(buffers[0].len))
 	}
+	o.gather = o.gather[:0]
+	for _, b := range buffers {
+		o.gather = append(o.gather, bytesOf(unsafe.Pointer(b.buf), int(b.len))...)
+	}
+	return o.gather
+}
+
+// recvBuffer returns the buffer of an operation that receives. For several buffers, and for a
+// datagram, it is one from which completed copies. That of a datagram has room for one byte more,
+// which shows that the datagram is too long.
+func (o *operation) recvBuffer(buffers []C.WSABUF, datagram bool) []byte {
 	total := 0
 	for _, b := range buffers {
 		total += int(b.len)
 	}
-	o.gather = make([]byte, 0, total)
-	if send {
-		for _, b := range buffers {
-			o.gather = append(o.gather, bytesOf(unsafe.Pointer(b.buf), int(b.len))...)
-		}
-		return o.gather
+	if len(buffers) == 1 && (!datagram || total == 0) {
+		return bytesOf(unsafe.Pointer(buffers[0].buf), total)
 	}
-	o.buffers = append([]C.WSABUF(nil), buffers...) // the program's array may be gone when the call returns
+	// The program's array may be gone when the call returns.
+	o.buffers = append(o.buffers[:0], buffers...)
+	if datagram && total > 0 {
+		total++
+	}
+	o.gather = slices.Grow(o.gather[:0], total)
 	return o.gather[:total]
+}
+
+// scatter copies what was received into the program's buffers. It returns the number of bytes that
+// had room.
+func (o *operation) scatter(n int) int {
+	rest := o.gather[:n]
+	for _, b := range o.buffers {
+		rest = rest[copy(bytesOf(unsafe.Pointer(b.buf), int(b.len)), rest):]
+	}
+	return n - len(rest)
 }
 
 // completed is called when an operation of package overlapped has its result, with a lock of the
@@ -335,19 +378,21 @@ func completed(of unsafe.Pointer) {
 	if err == nil && o.then != nil {
 		return // the data of a ConnectEx is sent when this is dequeued
 	}
-	if err == nil && o.buffers != nil {
-		rest := o.gather[:n]
-		for _, b := range o.buffers {
-			rest = rest[copy(bytesOf(unsafe.Pointer(b.buf), int(b.len)), rest):]
-		}
+	long := false
+	if err == nil && len(o.buffers) > 0 {
+		room := o.scatter(n)
+		long, n = room < n, room
 	}
 	if err == nil && o.from != nil && o.fromLength != nil {
 		to := bytesOf(unsafe.Pointer(o.from), int(*o.fromLength))
 		*o.fromLength = C.int(putAddress(to, o.family, o.op.Addr()))
 	}
 	var status uintptr
-	if err != nil {
+	switch {
+	case err != nil:
 		status = statusOf(operationCode(err))
+	case long:
+		status = statusOf(C.WSAEMSGSIZE)
 	}
 	o.settle(n, status)
 }

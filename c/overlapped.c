@@ -56,7 +56,7 @@ static int now(bool sends, SOCKET s, const WSABUF *buffers, DWORD count, LPDWORD
 		*length = (int)m.msg_namelen;
 	if (moved != NULL)
 		*moved = (DWORD)n;
-	return 0;
+	return !sends && (m.msg_flags & MSG_TRUNC) ? sn_fail_socket(WSAEMSGSIZE) : 0;
 }
 
 static int transfer(int kind, SOCKET s, LPWSABUF buffers, DWORD count, LPDWORD moved, DWORD flags, void *address, int *length,

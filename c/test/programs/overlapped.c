@@ -193,6 +193,24 @@ static void datagrams(void)
 	IS(from.sin_port, at[0].sin_port);
 	IS(from.sin_addr.s_addr, at[0].sin_addr.s_addr);
 	CHECK(memcmp(data, "message", 7) == 0);
+	// A datagram that is too long, and one that has room.
+	char parts[7];
+	WSABUF small = {4, data}, two[] = {{3, parts}, {2, parts + 3}}, exact = {7, parts};
+	for (int i = 0; i < 3; i++) {
+		memset(data, 0, sizeof data);
+		memset(parts, 0, sizeof parts);
+		DWORD count = i == 1 ? 2 : 1, room = i == 0 ? 4 : i == 1 ? 5 : 7;
+		STARTS(WSARecv(b, i == 0 ? &small : i == 1 ? two : &exact, count, &n, &flags, &r, NULL));
+		IS(sendto(a, "message", 7, 0, (struct sockaddr *)&at[1], sizeof at[1]), 7);
+		completion(&r, 11, room, i == 2 ? 0 : ERROR_MORE_DATA);
+		IS(WSAGetOverlappedResult(b, &r, &n, FALSE, &flags), i == 2);
+		IS(i == 2 ? WSAEMSGSIZE : WSAGetLastError(), WSAEMSGSIZE);
+		CHECK(memcmp(i == 0 ? data : parts, "message", room) == 0);
+		CHECK(i == 2 || (i == 0 ? data : parts)[room] == 0);
+	}
+	IS(sendto(a, "message", 7, 0, (struct sockaddr *)&at[1], sizeof at[1]), 7);
+	IS(WSARecv(b, &small, 1, &n, &flags, NULL, NULL), SOCKET_ERROR);
+	IS(WSAGetLastError(), WSAEMSGSIZE);
 	// A socket has a registration or operations, not both.
 	STARTS(WSARecv(b, &in, 1, &n, &flags, &r, NULL));
 	IS(enable(port, b, NULL, ONESHOT), ERROR_INVALID_PARAMETER);
