@@ -15,11 +15,14 @@ var allowed = []struct {
 	imports []string
 }{
 	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
-	{"server", []string{".", "internal/clock", "internal/durations", "internal/fdstate", "internal/serving", "internal/unwrap", "internal/wheel",
-		"metrics", "sock"}},
+	{"server", []string{".", "internal/clock", "internal/serving", "internal/unwrap", "internal/wheel",
+		"metrics", "server/internal/conn", "server/internal/engine", "sock"}},
+	{"server/internal/conn", []string{".", "internal/clock", "internal/fdstate", "internal/serving",
+		"internal/tlsrecord", "internal/wheel", "metrics", "server/internal/engine", "sock"}},
+	{"server/internal/engine", []string{".", "internal/serving", "sock"}},
 	{"server/handover", []string{"internal/unwrap", "sock"}},
-	{"park", []string{".", "internal/clock", "internal/durations", "internal/serving", "internal/sparse", "internal/unwrap", "internal/wheel",
-		"metrics"}},
+	{"park", []string{".", "internal/clock", "internal/durations", "internal/nowait", "internal/serving",
+		"internal/sparse", "internal/tlsrecord", "internal/unwrap", "internal/wheel", "metrics"}},
 	{"websocket", []string{".", "internal/clock", "internal/durations", "internal/nowait", "internal/serving", "metrics", "park"}},
 	{"debug", []string{".", "internal/debugdata", "internal/observe", "internal/port", "metrics", "park", "server", "sock"}},
 	{"metrics", nil},
@@ -39,7 +42,8 @@ var allowed = []struct {
 	{"internal/nowait", nil},
 	{"internal/fdstate", nil},
 	{"internal/sparse", nil},
-	{"internal/unwrap", nil},
+	{"internal/tlsrecord", nil},
+	{"internal/unwrap", []string{"internal/tlsrecord"}},
 	{"internal/wheel", []string{"internal/clock"}},
 }
 

@@ -90,6 +90,7 @@ func setServer(c *debugdata.ServerCounts, s server.Stats) {
 		FailedHandshakes: s.Rejected - min(s.RejectedHeaders, s.Rejected) +
 			s.TimedOut.Handshake + s.EvictedHandshakes,
 		LateHandshakes: s.TimedOut.Handshake, EvictedHandshakes: s.EvictedHandshakes,
+		CryptoTLS:    s.CryptoTLS,
 		BadPreambles: s.RejectedHeaders,
 	}
 }
@@ -102,8 +103,8 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr, Rejected: s.Rejected,
 		Calls: s.Calls, CallTime: timesOf(s.CallTime), Panics: s.Panics,
 		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
-		Handshakes: s.Handshakes,
-		Parks:      s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
+		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
+		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 	}
 }
 

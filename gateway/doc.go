@@ -18,8 +18,8 @@
 //	feed.go      one such topic: its clients, and how gaps are noticed and filled
 //	history.go   reading the stream
 //	event.go     an event, and its forms on the wire, each made once
-//	stream.go    the parked connection of one client of Server-Sent Events or long polling
-//	sse.go, poll.go, socket.go   the three ways to subscribe
+//	sse.go, poll.go, socket.go   the three ways to subscribe; package sse, park.Stream and package
+//	             websocket have the connections
 //	backup.go    writing the stream to a file, and making it from one
 //
 // docs/gateway.md says what is promised, and what is not.

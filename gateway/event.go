@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/socknotify/socknotify/sse"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -61,11 +62,11 @@ func (e *event) bytes(f form) []byte {
 				x.id = len(x.b)
 			}
 		}
-		if data := e.data; f == formText {
-			x.b = appendSSE(x.b, "", string(data))
-		} else {
-			x.b = appendSSE(x.b, "", string(e.bytes(formJSON)))
+		data := e.data
+		if f != formText {
+			data = e.bytes(formJSON)
 		}
+		x.b, _ = sse.Append(x.b, sse.Event{Data: string(data)})
 	})
 	return x.b
 }
@@ -96,20 +97,6 @@ func encode(v any) []byte {
 	return b
 }
 
-var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
-
-// appendSSE appends a block of Server-Sent Events without an id. Data with several lines has as many fields, as the format
-// wants.
-func appendSSE(b []byte, name, data string) []byte {
-	if name != "" {
-		b = append(append(append(b, "event: "...), name...), '\n')
-	}
-	for line := range strings.SplitSeq(lineBreaks.Replace(data), "\n") {
-		b = append(append(append(b, "data: "...), line...), '\n')
-	}
-	return append(b, '\n')
-}
-
 // A position is a place in the stream: that of an event, or the last one that a client has seen. Its text is an event's id.
 type position struct {
 	epoch string // of the stream; another stream's sequences mean other events
@@ -127,13 +114,14 @@ func (p position) String() string {
 	return string(p.append(nil))
 }
 
-// appendPositions appends the id of an event for a client of several topics: <epoch>-<sequence>.<sequence>…, with the
-// position of each topic, in the order of the client's request. A live topic has the position 0.
-func appendPositions(b []byte, epoch string, at []uint64) []byte {
+// appendPositions appends the id of an event for a client of n topics: <epoch>-<sequence>.<sequence>…,
+// with the position of each topic, in the order of the client's request. A live topic has the
+// position 0.
+func appendPositions(b []byte, epoch string, n int, at func(topic int) uint64) []byte {
 	b = append(b, epoch...)
 	separator := byte('-')
-	for _, seq := range at {
-		b = strconv.AppendUint(append(b, separator), seq, 10)
+	for i := range n {
+		b = strconv.AppendUint(append(b, separator), at(i), 10)
 		separator = '.'
 	}
 	return b

@@ -19,6 +19,7 @@ import (
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/sse"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -99,10 +100,11 @@ type Gateway struct {
 	js       jetstream.JetStream
 	hub      *hub
 	lot      *park.Lot
+	events   *sse.Server
+	polls    *park.Streams
 	sockets  *websocket.Server
 	mux      *http.ServeMux
 	arrivals *rate.Limiter
-	start    time.Time
 	draining atomic.Bool
 	failed   chan struct{}
 	failOnce sync.Once
@@ -133,7 +135,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{config: config, conn: config.Conn, js: js, lot: lot, start: time.Now(), failed: make(chan struct{})}
+	g := &Gateway{config: config, conn: config.Conn, js: js, lot: lot, failed: make(chan struct{})}
 	if g.hub, err = newHub(ctx, config.Conn, name, config.MaxMessage, config.Logger); err != nil {
 		lot.Close()
 		return nil, err
@@ -143,7 +145,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if r := config.AcceptRate; r.PerSecond > 0 {
 		g.arrivals = rate.NewLimiter(rate.Limit(r.PerSecond), cmp.Or(r.Burst, r.PerSecond))
 	}
-	g.sockets = g.newSockets()
+	g.events, g.polls, g.sockets = g.newEvents(), g.newPolls(), g.newSockets()
 	g.mux = http.NewServeMux()
 	g.mux.HandleFunc("GET /events", g.subscribe(g.serveEvents))
 	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
@@ -210,9 +212,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mux.ServeHTTP(w, r)
 }
 
-// now is the time since the gateway's start.
-func (g *Gateway) now() time.Duration { return time.Since(g.start) }
-
 // Lots returns the lots of the connections, for observers such as package debug: that of
 // Server-Sent Events and long polling, and that of WebSockets, once there was one. The gateway owns
 // them.
@@ -263,7 +262,7 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 				return
 			}
 		}
-		s.to.end(errDrain)
+		s.to.end(g, errDrain)
 	}
 }
 
@@ -280,10 +279,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("gateway: shutdown: %w: nil context", socknotify.ErrInvalid)
 	}
 	g.stop()
-	err := g.sockets.Shutdown(ctx)
-	if failed := g.lot.Shutdown(ctx); err == nil {
-		err = failed
-	}
+	err := cmp.Or(g.sockets.Shutdown(ctx), g.events.Shutdown(ctx), g.polls.Shutdown(ctx), g.lot.Shutdown(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -302,6 +298,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 func (g *Gateway) Close() error {
 	g.stop()
 	g.sockets.Close()
+	g.events.Close()
+	g.polls.Close()
 	g.lot.Close()
 	go g.end()
 	return nil
@@ -319,6 +317,8 @@ func (g *Gateway) stop() {
 // end waits until everything has ended. The connections of clients must be closed.
 func (g *Gateway) end() {
 	g.sockets.Shutdown(context.Background())
+	g.events.Shutdown(context.Background())
+	g.polls.Shutdown(context.Background())
 	g.lot.Shutdown(context.Background())
 	g.opening.Wait()
 	g.hub.close()
@@ -369,12 +369,13 @@ func (g *Gateway) Stats() Stats {
 	g.hub.mu.RLock()
 	topics := len(g.hub.feeds)
 	g.hub.mu.RUnlock()
-	seen, sockets := g.hub.seen.Load(), g.sockets.Stats()
+	seen, sockets, events, polls := g.hub.seen.Load(), g.sockets.Stats(), g.events.Stats(), g.polls.Stats()
 	return Stats{
-		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: c.queued.Load() + sockets.QueuedBytes,
-		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: c.dropped.Load(),
-		TimedOut: metrics.TimedOut{Slow: c.slow.Load(), Idle: c.silent.Load()},
-		Panics:   sockets.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
+		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: sockets.QueuedBytes + events.QueuedBytes + polls.QueuedBytes,
+		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: sockets.Dropped + events.Dropped,
+		TimedOut: metrics.TimedOut{Slow: sockets.TimedOut.Slow + events.TimedOut.Slow + polls.TimedOut.Slow,
+			Idle: sockets.TimedOut.Idle},
+		Panics: sockets.Panics + events.Panics + polls.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
 		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
 		Refused: c.refused.Load(), Rejected: c.rejected.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}

@@ -106,7 +106,7 @@ func (s *site) stop(server *park.HTTPServer, ended chan error) {
 	if n := s.hub.count.clients.Load(); n != 0 {
 		s.t.Errorf("%d clients are left", n)
 	}
-	if n := s.hub.count.queued.Load(); n != 0 {
+	if n := s.Stats().QueuedBytes; n != 0 {
 		s.t.Errorf("%d bytes are queued for no client", n)
 	}
 	if n := len(s.hub.all()); n != 0 {

@@ -47,11 +47,11 @@ type hub struct {
 
 // counters are those of Stats.
 type counters struct {
-	clients, queued                                 atomic.Int64
-	events, delivered, dropped, slow, gaps, repairs atomic.Uint64
-	published, refused, rejected, denied            atomic.Uint64
-	resumed, strange                                atomic.Uint64
-	audits, auditFailures, silent                   atomic.Uint64
+	clients                              atomic.Int64
+	events, delivered, gaps, repairs     atomic.Uint64
+	published, refused, rejected, denied atomic.Uint64
+	resumed, strange                     atomic.Uint64
+	audits, auditFailures                atomic.Uint64
 }
 
 // A sink is the connection of a client. None of its methods waits for the peer, except for flush.
@@ -59,7 +59,7 @@ type sink interface {
 	send(topic int, e *event)                  // topic is the event's place among the client's topics
 	gap(topic int, reason string, missed span) // the client gets no event of the span of this topic
 	flush(ctx context.Context) error
-	end(reason error) // closes the connection, after what is queued if reason is errDrain
+	end(g *Gateway, reason error) // ends the client, because of errDrain or errExpired
 }
 
 // The reasons of gaps, as clients get them.
@@ -142,10 +142,11 @@ type subscriber struct {
 	expires int64 // seconds since 1970, or 0
 }
 
-// A subscription is one topic of a client.
+// A subscription is one topic of a client. It is not copied.
 type subscription struct {
 	*feed
-	slot int // the client's place in feed.members and one more, or 0; guarded by feed.mu, so a subscription is not copied
+	slot int    // the client's place in feed.members and one more, or 0; guarded by feed.mu
+	at   uint64 // the position of an eventStream; guarded by its mu
 }
 
 // deliver gives an event of one of the client's topics to the client. If several of them match the
@@ -172,6 +173,8 @@ const (
 )
 
 var (
+	errExpired   = errors.New("gateway: the token has expired")
+	errDrain     = errors.New("gateway: the node is being drained")
 	errHubClosed = errors.New("gateway: closed")
 	errBehind    = errors.New("gateway: the stream's leader is behind")
 )
@@ -312,14 +315,15 @@ type want struct {
 	after  position
 }
 
+// durable reports whether one of the filters is of durable topics.
+func durable(wants []want) bool {
+	return slices.ContainsFunc(wants, func(w want) bool { return !isLive(w.filter) })
+}
+
 // begin fills in positions for a client that has none: it begins with what is stored from now on.
 // It returns the gap that the client must be told of, or nil.
 func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
-	durable := false
-	for _, w := range wants {
-		durable = durable || !isLive(w.filter)
-	}
-	if !durable {
+	if !durable(wants) {
 		return nil, nil
 	}
 	began := time.Now()
@@ -400,7 +404,7 @@ func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 		if err != nil {
 			return err
 		}
-		s.topics = append(s.topics, subscription{feed: f}) // complete before the first event is delivered
+		s.topics = append(s.topics, subscription{feed: f, at: w.after.seq}) // all before the first event is delivered
 	}
 	for i := range s.topics {
 		if err := s.topics[i].attach(ctx, s, i, wants[i].after.seq); err != nil {

@@ -67,7 +67,7 @@ func TestLongestDurations(t *testing.T) {
 		}
 		large, n := strings.Repeat("x", 200<<10), 0
 		queued := func() bool {
-			return s.hub.count.queued.Load() > 0 && s.sockets.Stats().QueuedBytes > 0
+			return s.events.Stats().QueuedBytes > 0 && s.sockets.Stats().QueuedBytes > 0
 		}
 		for ; !queued(); n++ {
 			s.publish("a", large)

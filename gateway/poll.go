@@ -1,15 +1,19 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify/park"
 )
 
-// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in its order: the next
-// request's parameters "after".
+// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in
+// its order: the next request's parameters "after".
 type pollAnswer struct {
 	Events []envelope `json:"events"`
 	Last   []string   `json:"last"`
@@ -21,8 +25,9 @@ const (
 	maxPollBytes  = 1 << 20
 )
 
-// servePoll answers a long poll. What the client has missed is answered at once, and the connection kept. If that is
-// nothing, the connection is taken over and parked, until the next event, or for the time of a heartbeat.
+// servePoll answers a long poll. What the client has missed is answered at once, and the connection
+// kept. If that is nothing, the connection is taken over and parked, until the next event, or for
+// the time of a heartbeat.
 func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -42,45 +47,111 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 		w.Write(encode(c.answer))
 		return
 	}
-	p, head := g.takeOver(w, a, formJSON)
-	if p == nil {
+	p := &longPoll{wants: a.wants}
+	p.to, p.expires, p.stream.Value = p, a.expires, p
+	received, err := g.polls.OpenHTTP(&p.stream, w)
+	if err != nil {
+		g.unavailable(w, r, err)
 		return
 	}
-	p.poll = &pollState{head: head, wants: a.wants}
-	g.open(ctx, p, a.wants)
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\n")
+	header.Write(&head)
+	p.head = head.Bytes()
+	*a.kept = true
+	p.stream.Start(received, func(*park.Stream) error {
+		if err := g.hub.join(ctx, &p.subscriber, a.wants); err != nil {
+			return err // the client comes back with its ids
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.joined = true
+		return nil
+	})
 }
 
-// A pollState is what a stream knows of its long poll.
-type pollState struct {
-	head  []byte // of the answer, without its length
-	wants []want
-	gap   *gap
+// A longPoll is a client that waits for the answer to its poll. Its connection is parked.
+type longPoll struct {
+	subscriber
+	stream park.Stream // its Value is the longPoll
+
+	mu     sync.Mutex
+	head   []byte // of the answer, without its length; nil when it was answered
+	wants  []want
+	missed *gap
+	joined bool
 }
 
-// finishPoll answers a long poll, with an event of one of its topics if e is not nil, and lets the connection end. The
-// caller holds s.mu.
-func (s *stream) finishPoll(topic int, e *event) {
+func (g *Gateway) newPolls() *park.Streams {
+	return &park.Streams{
+		OnTimer: func(s *park.Stream) time.Duration {
+			left := g.config.Heartbeat - s.Idle()
+			if g.config.Heartbeat > 0 && left <= 0 {
+				s.Value.(*longPoll).answer(0, nil)
+			}
+			return left
+		},
+		OnShutdown: func(s *park.Stream) { s.Value.(*longPoll).answer(0, nil) },
+		OnClose: func(s *park.Stream, _ error) {
+			g.hub.leave(&s.Value.(*longPoll).subscriber)
+			g.hub.count.clients.Add(-1)
+		},
+		WriteTimeout: g.config.WriteTimeout,
+		Lot:          g.lot,
+		Name:         g.config.Name,
+		Logger:       g.config.Logger,
+	}
+}
+
+// answer answers the poll, with an event of one of its topics if e is not nil, and lets the
+// connection end.
+func (p *longPoll) answer(topic int, e *event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.head == nil {
+		return
+	}
 	answer := pollAnswer{Events: []envelope{}}
-	answer.add(s.poll.gap)
-	if s.joined { // the client must not come back with ids that are too old
-		for i := range s.topics {
-			if after, f := &s.poll.wants[i].after, s.topics[i].feed; !f.live {
+	answer.add(p.missed)
+	if p.joined { // the client must not come back with ids that are too old
+		for i := range p.topics {
+			if after, f := &p.wants[i].after, p.topics[i].feed; !f.live {
 				after.seq = max(after.seq, f.checked.Load())
 			}
 		}
 	}
 	if e != nil {
 		answer.Events = append(answer.Events, e.envelope())
-		advance(&s.poll.wants[topic], e)
+		advance(&p.wants[topic], e)
 	}
-	answer.Last = ids(s.poll.wants)
+	answer.Last = ids(p.wants)
 	body := encode(answer)
-	b := append(s.poll.head, "Content-Length: "...)
+	b := append(p.head, "Content-Length: "...)
 	b = append(strconv.AppendInt(b, int64(len(body)), 10), "\r\n\r\n"...)
-	s.write(append(b, body...))
-	s.last = true
-	s.wake()
+	p.head = nil
+	p.stream.WriteLast(append(b, body...), nil)
+	p.stream.Close(nil)
 }
+
+// send implements sink.
+func (p *longPoll) send(topic int, e *event) { p.answer(topic, e) }
+
+// gap implements sink.
+func (p *longPoll) gap(topic int, reason string, missed span) {
+	p.mu.Lock()
+	if p.head != nil {
+		p.wants[topic].after.seq = missed.through
+		p.missed = &gap{reason, []miss{p.missOf(topic, missed)}}
+	}
+	p.mu.Unlock()
+	p.answer(0, nil)
+}
+
+// flush implements sink.
+func (p *longPoll) flush(context.Context) error { return nil }
+
+// end implements sink.
+func (p *longPoll) end(*Gateway, error) { p.answer(0, nil) }
 
 // advance notes that the client has an event of the topic.
 func advance(w *want, e *event) {
@@ -97,8 +168,8 @@ func ids(wants []want) []string {
 	return all
 }
 
-// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it is full it takes nothing
-// more, so that its positions stay at the last event that it has.
+// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it
+// is full it takes nothing more, so that its positions stay at the last event that it has.
 type collector struct {
 	subscriber *subscriber
 	mu         sync.Mutex
@@ -139,7 +210,7 @@ func (c *collector) flush(context.Context) error {
 	return nil
 }
 
-func (c *collector) end(error) {}
+func (c *collector) end(*Gateway, error) {}
 func (c *collector) full() bool {
 	return len(c.answer.Events) >= maxPollEvents || c.bytes >= maxPollBytes
 }

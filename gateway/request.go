@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/sse"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -64,27 +64,6 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 		}
 		serve(ctx, w, r, a)
 	}
-}
-
-// takeOver takes the connection over from net/http, for an answer that ends with the connection. It returns a stream that is
-// not parked yet, and the head of the answer without the line that ends it. If it fails, it answers the request and returns
-// nil.
-func (g *Gateway) takeOver(w http.ResponseWriter, a ask, f form) (*stream, []byte) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		return nil, nil
-	}
-	if s, ok := conn.(interface{ Detach() (net.Conn, []byte) }); ok { // of package park
-		conn, _ = s.Detach()
-	}
-	var head bytes.Buffer
-	head.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\n")
-	w.Header().Write(&head)
-	*a.kept = true
-	s := g.newStream(conn, f)
-	s.expires = a.expires
-	return s, head.Bytes()
 }
 
 // accept checks a request to subscribe. If it may not, accept answers it and returns false.
@@ -153,8 +132,8 @@ func comeBack(w http.ResponseWriter, r *http.Request, retry time.Duration, err e
 	seconds += rand.Int64N(seconds + 1)
 	h := w.Header()
 	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-	if r.URL.Path == "/events" && strings.Contains(r.Header.Get("Accept"), eventStream) {
-		h.Set("Content-Type", eventStream)
+	if r.URL.Path == "/events" && strings.Contains(r.Header.Get("Accept"), sse.ContentType) {
+		h.Set("Content-Type", sse.ContentType)
 		h.Set("Cache-Control", "no-store")
 		fmt.Fprintf(w, ": %s\nretry: %d\n\n", err, seconds*1000)
 		return
@@ -180,8 +159,6 @@ func Unready(config Config) http.Handler {
 var errUnready = errors.New("gateway: not ready yet")
 
 func serveHealth(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) }
-
-const eventStream = "text/event-stream"
 
 func parseAsk(r *http.Request) (a ask, err error) {
 	query := r.URL.Query()

@@ -43,6 +43,9 @@ func (m *gapMessage) add(g *gap) {
 	m.Missed = append(m.Missed, g.Missed...)
 }
 
+// maxHead bounds the bytes of a message of a client, which has no reason to send any.
+const maxHead = 4 << 10
+
 // maxPings bounds the pings and pongs of a client in a second. One that sends as many as it can
 // would keep a processor busy.
 const maxPings = 20
@@ -56,14 +59,8 @@ func (g *Gateway) newSockets() *websocket.Server {
 		OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error {
 			return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "publish by POST"}
 		},
-		OnClose: func(c *websocket.Conn, err error) {
+		OnClose: func(c *websocket.Conn, _ error) {
 			if s, ok := c.Value.(*socket); ok {
-				switch { // counted before the client is counted out, as for Server-Sent Events
-				case errors.Is(err, websocket.ErrSlow):
-					g.hub.count.slow.Add(1)
-				case errors.Is(err, websocket.ErrIdle):
-					g.hub.count.silent.Add(1)
-				}
 				g.hub.leave(&s.subscriber)
 				g.hub.count.clients.Add(-1)
 			}
@@ -133,7 +130,6 @@ func (s *socket) drop(topic int, missed span) {
 	if s.g.config.SlowPolicy != SlowDrop {
 		return
 	}
-	s.g.hub.count.dropped.Add(1)
 	s.g.slow.Lock()
 	defer s.g.slow.Unlock()
 	s.lost.add(topic, missed)
@@ -164,7 +160,7 @@ func (s *socket) flush(ctx context.Context) error {
 }
 
 // end implements sink.
-func (s *socket) end(reason error) {
+func (s *socket) end(_ *Gateway, reason error) {
 	switch {
 	case errors.Is(reason, errDrain):
 		s.conn.Close(websocket.CodeGoingAway, "come back elsewhere")
@@ -185,7 +181,7 @@ func (g *Gateway) sweep() {
 			now := time.Now().Unix()
 			g.hub.each(func(s *subscriber) {
 				if s.expires != 0 && now >= s.expires {
-					s.to.end(errExpired)
+					s.to.end(g, errExpired)
 				}
 			})
 		case <-g.hub.ctx.Done():

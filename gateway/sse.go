@@ -4,102 +4,193 @@ import (
 	"context"
 	"net/http"
 	"sync"
+
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/sse"
 )
 
-// serveEvents answers a request for Server-Sent Events. It writes the beginning of the answer, delivers what the client has
-// missed, and parks the connection. The answer has no length; it ends with the connection.
+// An eventStream is a client of Server-Sent Events, of package sse, which parks its connection and
+// queues what it does not take.
+type eventStream struct {
+	subscriber
+	conn *sse.Conn
+
+	mu     sync.Mutex
+	missed backlog
+	form   form
+	joined bool // what the client has missed was sent
+}
+
+func (g *Gateway) newEvents() *sse.Server {
+	return &sse.Server{
+		OnOpen:      g.openEvents,
+		OnHeartbeat: func(c *sse.Conn) { c.Value.(*eventStream).heartbeat() },
+		OnClose: func(c *sse.Conn, _ error) {
+			g.hub.leave(&c.Value.(*eventStream).subscriber)
+			g.hub.count.clients.Add(-1)
+		},
+		Heartbeat:    g.config.Heartbeat,
+		Retry:        g.config.Retry,
+		MaxQueued:    g.config.MaxQueued,
+		SlowPolicy:   g.config.SlowPolicy,
+		WriteTimeout: g.config.WriteTimeout,
+		Lot:          g.lot,
+		Name:         g.config.Name,
+		Logger:       g.config.Logger,
+	}
+}
+
+// serveEvents answers a request for Server-Sent Events.
 func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
-	if r.ProtoMajor != 1 {
-		http.Error(w, "want HTTP/1.1", http.StatusHTTPVersionNotSupported)
-		return
+	if _, err := g.events.Open(w, r.WithContext(context.WithValue(ctx, askKey{}, a))); err != nil {
+		g.hub.count.rejected.Add(1)
 	}
-	header := w.Header()
-	header.Set("Content-Type", eventStream)
-	header.Set("Cache-Control", "no-cache, no-transform")
-	header.Set("X-Accel-Buffering", "no") // for nginx
-	s, b := g.takeOver(w, a, a.form)
-	if s == nil {
-		return
-	}
-	b = append(append(b, "\r\n"...), retryBlock(g.config.Retry)...)
-	for i, w := range a.wants {
-		if !isLive(w.filter) {
-			if s.at == nil && len(a.wants) == 1 {
-				s.at = s.one[:]
-			} else if s.at == nil {
-				s.at = make([]uint64, len(a.wants))
-			}
-			s.at[i] = w.after.seq
-		}
-	}
-	if s.at != nil { // a client that comes back before its first event has an id, too
-		b = s.appendID(b)
+}
+
+// openEvents joins the hub, which delivers what the client has missed.
+func (g *Gateway) openEvents(c *sse.Conn, r *http.Request, _ string) error {
+	a := r.Context().Value(askKey{}).(ask)
+	s := &eventStream{conn: c, form: a.form}
+	s.to, s.expires = s, a.expires
+	c.Value = s
+	*a.kept = true
+	if durable(a.wants) { // a client that comes back before its first event has an id, too
+		at := func(i int) uint64 { return a.wants[i].after.seq }
+		b := appendPositions([]byte("id: "), g.hub.epoch, len(a.wants), at)
+		b = append(b, '\n')
 		if a.gap == nil {
 			b = append(b, '\n')
 		} else { // a client that has the id was told of the gap
 			b = appendGap(b, *a.gap)
 		}
+		s.stream().WriteShared(b)
+	}
+	if err := g.hub.join(r.Context(), &s.subscriber, a.wants); err != nil {
+		return err // the client comes back with its id
 	}
 	s.mu.Lock()
-	s.write(b)
-	s.mu.Unlock()
-	g.open(ctx, s, a.wants)
+	defer s.mu.Unlock()
+	s.joined = true
+	return nil
 }
 
-// open joins the hub and parks the connection.
-func (g *Gateway) open(ctx context.Context, s *stream, wants []want) {
-	if g.hub.join(ctx, &s.subscriber, wants) != nil {
-		s.finish() // the client comes back with its id
-		return
-	}
+func (s *eventStream) stream() *park.Stream { return (*park.Stream)(s.conn) }
+
+// send implements sink.
+func (s *eventStream) send(topic int, e *event) {
 	s.mu.Lock()
-	s.joined = true
-	s.mu.Unlock()
-	s.turn(nil)
+	defer s.mu.Unlock()
+	told := s.missed == nil || s.tellMissed() // before the position is that of the event
+	if e.at.seq > 0 {
+		s.topics[topic].at = e.at.seq
+	}
+	err := park.ErrQueueFull
+	switch {
+	case !told:
+	case len(s.topics) < 2 || e.at.seq == 0:
+		err = s.stream().WriteShared(e.bytes(s.form))
+	default:
+		b := blocks.Get().(*[]byte)
+		*b = append(s.appendID((*b)[:0]), e.body(s.form)...)
+		err = s.stream().Write(*b)
+		blocks.Put(b)
+	}
+	s.note(err, topic, e.alone())
 }
+
+// blocks holds buffers for events with a client's own id.
+var blocks = sync.Pool{New: func() any { return new([]byte) }}
+
+// gap implements sink.
+func (s *eventStream) gap(topic int, reason string, missed span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := &s.topics[topic].at
+	*at = max(*at, missed.through)
+	err := s.stream().WriteShared(s.withGap(gap{reason, []miss{s.missOf(topic, missed)}}))
+	s.note(err, topic, missed)
+}
+
+// note notes that a client was not told of a span, if err says that it was dropped. The caller
+// holds s.mu.
+func (s *eventStream) note(err error, topic int, missed span) {
+	if err == park.ErrQueueFull {
+		s.missed.add(topic, missed)
+	}
+}
+
+// tellMissed tells the client which events were dropped. It reports whether there was room for
+// that. The caller holds s.mu.
+func (s *eventStream) tellMissed() bool {
+	told := s.stream().WriteShared(s.withGap(s.missed.gap(&s.subscriber))) == nil
+	if told {
+		s.missed = nil
+	}
+	return told
+}
+
+// heartbeat is called when nothing was sent for a time.
+func (s *eventStream) heartbeat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := heartbeat
+	switch {
+	case s.missed != nil:
+		s.tellMissed()
+		return
+	case s.catchUp(): // a client whose topics are quiet must not come back with an id that is too old
+		b = append(s.appendID(nil), '\n')
+	}
+	s.stream().WriteShared(b)
+}
+
+var heartbeat = []byte(":\n\n")
+
+// flush implements sink.
+func (s *eventStream) flush(ctx context.Context) error { return s.conn.Flush(ctx) }
+
+// end implements sink.
+func (s *eventStream) end(g *Gateway, reason error) { g.events.Dismiss(s.conn, reason) }
 
 // appendID appends the line with the client's id. The caller holds s.mu.
-func (s *stream) appendID(b []byte) []byte {
-	return append(appendPositions(append(b, "id: "...), s.g.hub.epoch, s.at), '\n')
+func (s *eventStream) appendID(b []byte) []byte {
+	s.catchUp()
+	at := func(i int) uint64 { return s.topics[i].at }
+	b = appendPositions(append(b, "id: "...), s.topics[0].hub.epoch, len(s.topics), at)
+	return append(b, '\n')
 }
 
-// catchUp moves the position of each topic up to where its feed has no further event. It reports whether one has moved. The
-// caller holds s.mu.
+// catchUp moves the position of each topic up to where its feed has no further event. It reports
+// whether one has moved. The caller holds s.mu.
 //
-// A feed gives an event to its members before it says so in checked. So what checked covers was written before, or is in the
-// queue before, the id that is made of it.
-func (s *stream) catchUp() (moved bool) {
+// A feed gives an event to its members before it says so in checked. So what checked covers was
+// written before, or is in the queue before, the id that is made of it.
+func (s *eventStream) catchUp() (moved bool) {
 	if !s.joined { // events of the history are still missing
 		return false
 	}
 	for i := range s.topics {
-		f := s.topics[i].feed
-		if f.live {
-			continue
-		}
-		if checked := f.checked.Load(); checked > s.at[i] {
-			s.at[i], moved = checked, true
+		t := &s.topics[i]
+		if checked := t.checked.Load(); !t.live && checked > t.at {
+			t.at, moved = checked, true
 		}
 	}
 	return moved
 }
 
-// withID returns the event for a client of several topics, with an id that has the position of each. The caller holds s.mu.
-func (s *stream) withID(b *[]byte, e *event) []byte {
-	s.catchUp()
-	*b = append(s.appendID((*b)[:0]), e.body(s.form)...)
-	return *b
-}
-
 // withGap returns the block of a gap, with the id of a client that was told of it. The caller holds
 // s.mu.
-func (s *stream) withGap(g gap) (b []byte) {
-	if s.at != nil {
-		s.catchUp()
-		b = s.appendID(b)
+func (s *eventStream) withGap(g gap) (b []byte) {
+	for i := range s.topics {
+		if !s.topics[i].live {
+			b = s.appendID(b)
+			break
+		}
 	}
 	return appendGap(b, g)
 }
 
-// blocks holds buffers for withID.
-var blocks = sync.Pool{New: func() any { return new([]byte) }}
+func appendGap(b []byte, g gap) []byte {
+	b, _ = sse.Append(b, sse.Event{Name: "gap", Data: string(encode(g))}) // JSON has no line breaks
+	return b
+}

@@ -92,28 +92,3 @@ func TestBatchOfClosedAndOpen(t *testing.T) {
 		})
 	})
 }
-
-// No buffer is taken from a pool by what waits, and few by what is tried in vain.
-func TestPooledReceivesWaitWithoutBuffer(t *testing.T) {
-	onEachOf(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
-		pool := NewBuffers(64)
-		conns := batchConns(t, 100)
-		const each = 100
-		ops := make([]Op[*batchConn], each*len(conns))
-		var list []Request[*batchConn]
-		for i := range ops {
-			c := conns[i%len(conns)]
-			list = append(list, RecvPooledRequest(c.s, c, pool, &ops[i]))
-		}
-		begun(t, p, list)
-		none(t, p)
-		for i := range ops {
-			if ops[i].op.Buf != nil {
-				t.Fatalf("receive %d waits with a buffer", i)
-			}
-		}
-		if n := pool.pool.Made.Load(); n > 100 {
-			t.Errorf("%d buffers for %d receives that wait", n, len(ops))
-		}
-	})
-}

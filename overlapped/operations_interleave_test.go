@@ -10,11 +10,8 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
-	"github.com/socknotify/socknotify/internal/test/errno"
-	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -132,35 +129,6 @@ func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 		})
 		completes(t, p, &connect, 0, ErrCanceled)
 		completes(t, p, &o, 1, nil)
-	})
-}
-
-// A send gets the error of a reset that the kernel has kept for a receive, whose end was not reported yet.
-func TestSendAfterReset(t *testing.T) {
-	if wine.ForgetsReset.Here() {
-		t.Skip(wine.ForgetsReset)
-	}
-	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
-		x, y, err := backendtest.TCPPair()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer x.Close()
-		var in, out Op[string]
-		recv(t, p, x, make([]byte, 1), &in)
-		none(t, p)
-		y.SetLinger(0)
-		y.Close()
-		eventually(t, "the reset", func() bool { return h.PollOne(x.Handle())&backend.Dead != 0 })
-		if err := Send(p, x, "k", []byte("x"), &out); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if n, err := result(t, p); n != 0 || !errors.Is(err, errno.Reset) {
-				t.Fatalf("completed with %d, %v; want the reset", n, err)
-			}
-		}
-		none(t, p)
 	})
 }
 

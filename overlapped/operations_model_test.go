@@ -29,7 +29,6 @@ type modelOp struct {
 	send     bool
 	inFlight bool
 	canceled bool
-	file     *fileOp // that it is part of, if it is not for the socket (files_model_test.go)
 }
 
 // An operationsModel is one socket with operations, its peer, and what must become of them.
@@ -168,10 +167,6 @@ func (m *operationsModel) completed(t *rapid.T, nt socknotify.Notification[*mode
 	n, err := op.o.Result()
 	if nt.Events != 0 || nt.Data != uintptr(n) {
 		t.Fatalf("%+v; want %d bytes", nt, n)
-	}
-	if op.file != nil {
-		op.file.completed(t, n, err)
-		return
 	}
 	list := &m.recvs
 	if op.send {

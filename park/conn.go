@@ -1,7 +1,6 @@
 package park
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -190,7 +189,7 @@ func isUnfit(err error) bool {
 
 // pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none. The caller holds
 // c.mu.
-func (c *Conn) pendingTLS(hook unwrap.Hook) *tls.Conn {
+func (c *Conn) pendingTLS(hook unwrap.Hook) unwrap.TLSConn {
 	if c.handshaken {
 		return nil
 	}

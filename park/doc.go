@@ -17,6 +17,8 @@
 // [Server] does this with a handler that is called for each message, and has timeouts and limits. [Listener] hands a
 // connection to any server only when its client has sent something.
 //
+// [Streams] serves connections that any goroutine may write to at any time.
+//
 // [HTTPServer] does this for the keep-alive connections of a net/http server.
 //
 // No descriptor is duplicated. A parked connection remains registered with Go's own poller besides the lot's

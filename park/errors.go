@@ -18,13 +18,23 @@ var (
 	// ErrClosed is returned by Park when the lot is closed. errors.Is(ErrClosed, net.ErrClosed) is
 	// true.
 	ErrClosed error = serving.ClosedError("park: the lot is closed")
-	// ErrServerClosed is returned by the Serve methods of a Server after Shutdown or Close.
+	// ErrServerClosed is returned by the Serve methods of a Server, and by those that open a Stream,
+	// after Shutdown or Close. It is also the cause of the connections that these have ended.
 	// errors.Is(ErrServerClosed, net.ErrClosed) is true.
 	ErrServerClosed error = serving.ClosedError("park: server closed")
+	// ErrStreamClosed is returned by calls on a Stream that was closed, or that is being closed.
+	// errors.Is(ErrStreamClosed, net.ErrClosed) is true.
+	ErrStreamClosed error = serving.ClosedError("park: the stream is closed")
+	// ErrQueueFull is returned for what was not written because of SlowDrop.
+	ErrQueueFull = errors.New("park: the queue is full")
+	// ErrTooLong is the cause of a Stream whose peer has sent more than it may.
+	ErrTooLong = errors.New("park: the peer has sent too much")
+	// ErrMaxConns is returned for a connection beyond MaxConns.
+	ErrMaxConns = errors.New("park: too many connections")
 
-	// ErrIdle, ErrMessageTimeout, ErrSlow and ErrHandshake are the causes of connections that a
-	// Server has closed because of IdleTimeout, ReadTimeout, WriteTimeout and HandshakeTimeout.
-	// errors.Is finds all of them to be os.ErrDeadlineExceeded.
+	// ErrIdle, ErrMessageTimeout, ErrSlow and ErrHandshake are the causes of connections that were
+	// closed because of IdleTimeout, ReadTimeout, WriteTimeout, or MaxQueued with SlowClose, and
+	// HandshakeTimeout. errors.Is finds all of them to be os.ErrDeadlineExceeded.
 	ErrIdle           error = serving.TimeoutError("park: idle for too long")
 	ErrMessageTimeout error = serving.TimeoutError("park: the message takes too long to arrive")
 	ErrSlow           error = serving.TimeoutError("park: the peer does not read")

@@ -34,7 +34,7 @@ func cut(data, cuts []byte, each func(piece []byte, pause bool)) {
 // last record. Every byte is received once and in order, and then the end of the stream.
 func FuzzReadAhead(f *testing.F) {
 	text := []byte("what a stranger sends, in pieces")
-	for kind := range uint8(4) {
+	for kind := range uint8(6) {
 		f.Add(kind, text, []byte{0, 0, 4, 7, 3, 8}, []byte{1, 200, 3})
 		f.Add(kind, bytes.Repeat(text, 1200), []byte{200, 255, 90, 3, 0, 91}, []byte{255, 0, 64})
 		f.Add(kind, []byte{}, []byte{}, []byte{})
@@ -47,20 +47,21 @@ func FuzzReadAhead(f *testing.F) {
 		server, client := pair(t, "tcp")
 		client.SetDeadline(time.Now().Add(timeout))
 		wire, garbage := data, []byte(nil)
-		switch kind % 4 {
+		switch kind % 6 {
 		case 1:
 			server = buffered(server)
-		case 2, 3:
-			server = tls.Server(server, &tls.Config{Certificates: []tls.Certificate{cert}})
+		case 2, 3, 4, 5: // TLS
+			secure := tlsKind{cryptoTLS: kind%6 > 3}.serverWith(server, cert)
+			server = secure
 			h := &heldWriter{Conn: client}
 			c := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 			failed := make(chan error, 1)
-			go func() { failed <- server.(*tls.Conn).Handshake() }()
+			go func() { failed <- secure.HandshakeContext(context.Background()) }()
 			must(t, c.Handshake())
 			must(t, receive(t, failed))
 			h.on = true
 			cut(data, sizes, func(piece []byte, _ bool) { c.Write(piece) })
-			if kind%4 == 2 {
+			if kind%2 == 0 {
 				c.CloseWrite()
 				client.SetDeadline(time.Now().Add(timeout)) // the client cannot write after that
 			} else {

@@ -2,6 +2,7 @@ package park
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -21,7 +22,8 @@ import (
 // http.Server, with these exceptions:
 //
 //   - ConnState and ConnContext receive the connection itself. Any other connection that a program receives, such as
-//     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or *tls.Conn.
+//     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or TLSConn.
+//   - A TLS connection is a TLSConn, and no *tls.Conn unless CryptoTLS is set.
 //   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
 //   - An idle timeout is up to 0.2 seconds late.
 //   - If a large head of a request comes after a pause, up to 4,096 bytes more of it count towards
@@ -50,6 +52,9 @@ type HTTPServer struct {
 	// HTTP/2. A *http2.Server of package park/http2 is such a server, and the zero value will do. It belongs to one
 	// HTTPServer, which must be ended by Shutdown or Close of itself or of the Server.
 	HTTP2 HTTP2Server
+	// CryptoTLS keeps a *tls.Conn for each TLS connection. Otherwise they are as those of TLSServer,
+	// except for protocols in Server.TLSNextProto and for HTTP/2 without the field HTTP2.
+	CryptoTLS bool
 	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
 	// connections are not parked between requests. 0 means half a second; with a negative value there is none, and
 	// connections are parked immediately.
@@ -64,12 +69,13 @@ type HTTPServer struct {
 	// with the lot of HTTP2. It lets a program observe the lot. The server owns the lot.
 	OnLot func(*Lot)
 
+	tls         tlsServer
 	once        sync.Once
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 	baseContext func(net.Listener) context.Context
 	alive       atomic.Bool // keep-alives are enabled
-	unwrapped   sync.Map    // keys are the connections that are served without a session; StateNew was reported
+	unwrapped   sync.Map    // connections that are served without a session, to their *httpConn
 	prior       bool        // unencrypted connections may begin with HTTP/2's preface, for HTTP2
 
 	requests atomic.Uint64
@@ -107,6 +113,7 @@ type HTTP2Server interface {
 func (s *HTTPServer) Stats() Stats {
 	s.mu.Lock()
 	st := s.ended
+	st.CryptoTLS = s.tls.kept.Load()
 	st.Calls, st.Rejected = s.requests.Load(), s.rejected.Load()
 	st.Panics += s.panics.Load()
 	for l := range s.listeners {
@@ -288,6 +295,15 @@ func (s *HTTPServer) install() {
 	s.once.Do(func() {
 		srv := s.Server
 		s.alive.Store(true)
+		s.tls.set(s.CryptoTLS, func(state tls.ConnectionState) bool {
+			switch state.NegotiatedProtocol {
+			case "", "http/1.1", "http/1.0":
+				return false
+			case "h2":
+				return s.HTTP2 == nil
+			}
+			return true // for net/http, whose TLSNextProto takes a *tls.Conn
+		})
 		s.connState, s.connContext, s.baseContext = srv.ConnState, srv.ConnContext, srv.BaseContext
 		srv.ConnState = s.stateChanged
 		srv.ConnContext = s.context
@@ -345,9 +361,13 @@ func (s *HTTPServer) stateChanged(conn net.Conn, state http.ConnState) {
 		in.self().stateChanged(state)
 		return
 	}
-	if state == http.StateNew {
-		if _, ok := s.unwrapped.LoadAndDelete(conn); ok {
-			return
+	if v, ok := s.unwrapped.Load(conn); ok {
+		conn = v.(*httpConn).conn
+		switch state {
+		case http.StateNew:
+			return // reported when the connection was accepted
+		case http.StateHijacked, http.StateClosed:
+			s.unwrapped.Delete(conn)
 		}
 	}
 	s.announce(conn, state)

@@ -173,7 +173,7 @@ func newExchangeServer(t *testing.T, secure, ours bool, backend string, linger t
 			if k.states[0] != http.StateNew {
 				t.Errorf("the first state is %v", state)
 			}
-			_, isTLS := conn.(*tls.Conn)
+			_, isTLS := conn.(connectionStater)
 			if _, plain := conn.(*countingConn); isTLS != secure || plain == secure {
 				t.Errorf("ConnState receives a %T", conn)
 			}

@@ -2,13 +2,13 @@ package park
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -168,7 +168,7 @@ func (l *listener) accept() {
 // admit passes a new connection to net/http, with TLS after the handshake.
 func (l *listener) admit(conn net.Conn) {
 	if l.config != nil {
-		conn = tls.Server(conn, l.config.config)
+		conn = l.server.tls.server(conn, l.config.config)
 	}
 	returned := false
 	defer func() {
@@ -185,14 +185,12 @@ func (l *listener) admit(conn net.Conn) {
 	l.server.announce(conn, http.StateNew)
 	returned = true
 	var handed bool
-	switch t := conn.(type) {
-	case *tls.Conn:
+	_, secure := conn.(connectionStater)
+	if t, ok := unwrap.AsTLS(conn); ok {
 		handed = l.start(hc, func() bool { return hc.handshake(t) })
-	default:
-		if _, secure := conn.(connectionStater); l.server.prior && !secure {
-			handed = l.start(hc, hc.findPreface)
-			break
-		}
+	} else if l.server.prior && !secure {
+		handed = l.start(hc, hc.findPreface)
+	} else {
 		handed = l.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
 	}
 	if !handed {
@@ -231,7 +229,7 @@ func (l *listener) Close() error {
 	l.closed = true
 	for hc := range l.starting {
 		conn := hc.conn
-		if t, ok := conn.(*tls.Conn); ok {
+		if t, ok := unwrap.AsTLS(conn); ok {
 			conn = t.NetConn() // without waiting for the handshake
 		}
 		conn.Close()

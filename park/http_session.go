@@ -261,9 +261,9 @@ func (s *session) releasePeek() {
 	}
 }
 
-// Detach returns the connection below a session that was hijacked, and the bytes that the session has read and not
-// returned. The session must not be used after it. Package websocket uses it, so that a connection needs no session.
-func (s *session) Detach() (conn net.Conn, unread []byte) {
+// detach returns the connection below a session that was hijacked, and the bytes that the session has read and not
+// returned. The session must not be used after it.
+func (s *session) detach() (conn net.Conn, unread []byte) {
 	if s.taken < s.n {
 		unread = append(unread, s.peek[s.taken:s.n]...)
 	}

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // serverTLS is the configuration of ServeTLS.
@@ -55,7 +58,7 @@ func (c *serverTLS) offer(srv *http.Server) {
 
 // handshake performs the TLS handshake and then hands the connection to net/http. net/http cannot do it, because a
 // session is not a *tls.Conn. handshake reports whether the connection was handed over.
-func (hc *httpConn) handshake(conn *tls.Conn) bool {
+func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 	in := hc.in
 	srv := in.server.Server
 	limit := handshakeTimeout(srv)
@@ -88,10 +91,14 @@ func (hc *httpConn) handshake(conn *tls.Conn) bool {
 			return hc.serveHTTP2(nil)
 		}
 	}
-	in.server.unwrapped.Store(conn, hc)
-	handed := in.push(arrival{conn: conn, hc: hc})
+	stock, ok := conn.(*tls.Conn) // of another listener
+	if !ok {
+		stock = conn.(*tlsrecord.Conn).Stock()
+	}
+	in.server.unwrapped.Store(stock, hc)
+	handed := in.push(arrival{conn: stock, hc: hc})
 	if !handed {
-		in.server.unwrapped.Delete(conn)
+		in.server.unwrapped.Delete(stock)
 	}
 	return handed
 }

@@ -61,10 +61,11 @@ var idleKinds = []struct {
 	{"goroutine with bufio", false, serveBlocking(func(c net.Conn) (io.Reader, io.Writer, net.Conn) {
 		return bufio.NewReader(c), bufio.NewWriter(c), c
 	})},
-	{"park", false, serveParked(false)},
+	{"park", false, serveParked(nil)},
 	{"park Server", false, serveServer(false)},
 	{"goroutine TLS", true, serveBlocking(nil)},
-	{"park TLS", true, serveParked(true)},
+	{"park TLS", true, serveParked(func(c net.Conn, config *tls.Config) net.Conn { return TLSServer(c, config) })},
+	{"park crypto/tls", true, serveParked(func(c net.Conn, config *tls.Config) net.Conn { return tls.Server(c, config) })},
 	{"park Server TLS", true, serveServer(true)},
 	{"net/http", false, serveStock(false)},
 	{"park HTTP", false, serveHTTPServer(false, 0)},
@@ -111,7 +112,7 @@ func serveBlocking(wrap func(net.Conn) (io.Reader, io.Writer, net.Conn)) func(ne
 	}
 }
 
-func serveParked(secure bool) func(net.Listener, tls.Certificate) func() int {
+func serveParked(secure func(net.Conn, *tls.Config) net.Conn) func(net.Listener, tls.Certificate) func() int {
 	return func(ln net.Listener, cert tls.Certificate) func() int {
 		l, err := New(Config{})
 		if err != nil {
@@ -139,8 +140,8 @@ func serveParked(secure bool) func(net.Listener, tls.Certificate) func() int {
 				if err != nil {
 					return
 				}
-				if secure {
-					conn = tls.Server(conn, config)
+				if secure != nil {
+					conn = secure(conn, config)
 				}
 				l.Park(conn, serve)
 			}

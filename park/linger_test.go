@@ -42,7 +42,7 @@ func startLinger(t *testing.T, l *Lot, o Options, last func(net.Conn, []byte, er
 		pc := conn.parkedConn.Load()
 		for is, may := false, true; may; runtime.Gosched() {
 			pc.mu.Lock()
-			is, may = pc.keeping == keepLingering, pc.pace >= streamPace && pc.state != parked
+			is, may = pc.keeping == keepLingering, pc.pace >= steadyPace && pc.state != parked
 			pc.mu.Unlock()
 			if is {
 				return conn, client
@@ -184,7 +184,7 @@ func TestFunctionRunsAfterPark(t *testing.T) {
 			}
 			pc := conn.(*Conn).parkedConn.Load()
 			pc.mu.Lock()
-			pc.pace = streamPace // as in a stream, where Park does not read ahead
+			pc.pace = steadyPace // as in a stream, where Park does not read ahead
 			pc.mu.Unlock()
 			must(t, l.Park(conn, f))
 			<-parked // by the next call

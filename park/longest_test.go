@@ -60,7 +60,7 @@ func parkPatiently(t *testing.T, l *Lot, o Options) {
 		if first {
 			send(t, clients[2], "header\n")
 		}
-		for range 2 * streamPace {
+		for range 2 * steadyPace {
 			for _, client := range clients {
 				send(t, client, "text")
 				expect(t, client, "text")

@@ -163,7 +163,7 @@ type parkRequest struct {
 type registrar struct {
 	lot     *Lot
 	request parkRequest
-	kept    *parkedConn // a kept connection to enable (see stream.go), or nil
+	kept    *parkedConn // a kept connection to enable (see kept.go), or nil
 	regs    [1]socknotify.Registration[*parkedConn]
 	err     error
 	control func(uintptr)

@@ -45,7 +45,7 @@ const (
 	parked                // a notification starts the call
 	queued                // the call is posted to the port
 	settling              // a worker settles the connection, and then makes the call or parks the connection (see settle.go)
-	kept                  // the worker that runs the function makes the call (see stream.go)
+	kept                  // the worker that runs the function makes the call (see kept.go)
 	removed               // like unparked, and no longer in the table; final
 )
 

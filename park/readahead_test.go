@@ -15,9 +15,9 @@ import (
 
 // tlsPairWithBytesAhead returns a TLS connection whose server holds the text of a second record. Both records arrived
 // in one segment, and the server has read the first.
-func tlsPairWithBytesAhead(t testing.TB, text string) (server, client *tls.Conn) {
+func tlsPairWithBytesAhead(t testing.TB, text string) (server TLSConn, client *tls.Conn) {
 	t.Helper()
-	server, client, recorder := tlsPair(t, tls.VersionTLS13)
+	server, client, recorder := tlsKind{version: tls.VersionTLS13}.pair(t)
 	recorder.on = true
 	send(t, client, "first")
 	send(t, client, text)

@@ -75,7 +75,7 @@ var ways = []way{
 		return parking{conn: conn}
 	}},
 	{name: "TLS, half a record", park: func(t *testing.T, l *Lot, o Options, f func(net.Conn)) parking {
-		server, client, recorder := tlsPair(t, tls.VersionTLS13)
+		server, client, recorder := tlsKind{version: tls.VersionTLS13}.pair(t)
 		send(t, client, "first")
 		expect(t, server, "first")
 		recorder.on = true

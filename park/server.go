@@ -19,7 +19,7 @@ import (
 )
 
 // A Server calls a handler for each message, and parks connections between messages and before the first one. An idle
-// connection needs no goroutine and no buffer, except for those of crypto/tls.
+// connection needs no goroutine and no buffer.
 //
 // The fields must be set before the first Serve, and not be changed after it. The zero value of a field is its default,
 // and a negative number means none. A Server must not be copied.
@@ -44,6 +44,8 @@ type Server struct {
 
 	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
+	// CryptoTLS keeps a *tls.Conn for each TLS connection. Otherwise they are as those of TLSServer.
+	CryptoTLS bool
 
 	// IdleTimeout closes a connection that has sent nothing since it was accepted, or since its last message; 0 means
 	// never. It is at most 0.2 seconds late.
@@ -74,6 +76,7 @@ type Server struct {
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
+	tls       tlsServer
 	mu        sync.Mutex
 	lot       *Lot
 	listeners map[*net.Listener]struct{} // pointers, because not every listener can be compared
@@ -98,6 +101,7 @@ func (s *Server) Stats() (st Stats) {
 	st.RefusedPerAddr = s.refusedPerAddr.Load()
 	st.Refused = s.refused.Load() + st.RefusedPerAddr
 	st.Calls = s.calls.Load()
+	st.CryptoTLS = s.tls.kept.Load()
 	st.Handshakes, st.Rejected = s.handshakes.Load(), s.rejected.Load()
 	st.TimedOut = metrics.TimedOut{Idle: s.idle.Load(), Slow: s.slow.Load(), Message: s.message.Load(),
 		Handshake: s.late.Load()}
@@ -211,6 +215,7 @@ func (s *Server) begin(l *net.Listener) error {
 			return err
 		}
 		s.lot, s.stopped = lot, make(chan struct{})
+		s.tls.set(s.CryptoTLS, nil)
 		s.listeners = make(map[*net.Listener]struct{})
 		s.conns = make(map[*serverConn]struct{})
 		s.addresses = make(map[string]int)
@@ -379,7 +384,7 @@ func (c *serverConn) handshakeApart() {
 }
 
 // pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
-func (c *serverConn) pendingTLS() *tls.Conn {
+func (c *serverConn) pendingTLS() unwrap.TLSConn {
 	in := c.conn
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -537,7 +542,7 @@ func (c *serverConn) arrived() bool {
 		if unwrap.Plain(c.conn.Conn) && !c.conn.hasBytesAhead() {
 			conn = c.conn.Conn
 		}
-		secure := Wrap(tls.Server(conn, c.config))
+		secure := Wrap(c.server.tls.server(conn, c.config))
 		c.server.mu.Lock()
 		c.conn = secure
 		c.server.mu.Unlock()
@@ -550,7 +555,8 @@ func (c *serverConn) arrived() bool {
 	s := c.server
 	until := deadline(s.HandshakeTimeout)
 	t.SetDeadline(until)
-	if err := c.try(t.Handshake); err != nil {
+	shake := func() error { return t.HandshakeContext(context.Background()) }
+	if err := c.try(shake); err != nil {
 		if timedOut(err, until) {
 			s.late.Add(1)
 			err = fmt.Errorf("%w: %w", ErrHandshake, err)

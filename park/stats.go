@@ -8,36 +8,45 @@ import (
 	"github.com/socknotify/socknotify/metrics"
 )
 
-// Stats holds counters of a [Lot], a [Server] or an [HTTPServer]. Those that one of them does not
-// have are 0. The counters of an HTTPServer are summed over all calls of Serve.
+// Stats holds counters of a [Lot], a [Server], [Streams] or an [HTTPServer]. Those that one of them
+// does not have are 0. The counters of an HTTPServer are summed over all calls of Serve.
 type Stats struct {
-	Conns   int // open connections, of a Server
+	Conns   int // open connections, of a Server or Streams
 	Parked  int // connections that are parked, or ready and waiting for a worker
 	Waiting int // the part of Parked that is ready, and waits because MaxRunning functions are running
 	Running int // functions that are running
 	Workers int // goroutines that run functions or wait for work
+	// QueuedBytes has what Streams have queued for their peers; a block that several streams share
+	// counts for each.
+	QueuedBytes int64
 
 	// Accepted counts the connections that a Server has accepted within MaxConns, Refused those
 	// beyond MaxConns or MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose
 	// address comes in a header is refused because of its address after it was accepted.
 	Accepted, Refused, RefusedPerAddr uint64
+	// Dropped counts calls of Write that have failed with ErrQueueFull.
+	Dropped uint64
 	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a
 	// Server that failed, but for those that took longer than HandshakeTimeout; and requests of
 	// HTTP/1 that net/http has answered with an error, because they are malformed or have more
 	// header bytes than Server.MaxHeaderBytes allows.
 	Rejected uint64
-	// Calls counts calls of a Server's Handler, and requests that the handler of an HTTPServer was
-	// called for.
+	// Calls counts calls of a Server's Handler and of a Stream's OnInput, and requests that the
+	// handler of an HTTPServer was called for.
 	Calls uint64
 	// CallTime holds how long calls took that returned, if TimeCalls is set: those of functions of
-	// a Lot, of Handler, or of the handler of an HTTPServer.
+	// a Lot, of Handler or OnInput, or of the handler of an HTTPServer.
 	CallTime metrics.Histogram
 	// Panics counts panics of the methods and functions of a program that park has recovered from,
 	// and, of a Server, those of Handler, Open and Closed. net/http and park/http2 recover from
 	// those of an http.Handler.
 	Panics     uint64
-	Handshakes uint64           // TLS handshakes of a Server that were completed
-	TimedOut   metrics.TimedOut // connections that a Server has closed because of a timeout
+	Handshakes uint64 // TLS handshakes of a Server that were completed
+	// CryptoTLS counts TLS connections that crypto/tls keeps after the handshake, because of their
+	// version or cipher suite or because a session of TLS 1.2 was resumed. It does not count those
+	// that it keeps because of the field CryptoTLS or of a protocol in TLSNextProto.
+	CryptoTLS uint64
+	TimedOut  metrics.TimedOut // connections that a Server has closed because of a timeout
 
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered

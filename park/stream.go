@@ -1,392 +1,683 @@
 package park
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
-// A stream is a connection whose bytes arrive without pauses. Registering it with the port before each Read would cost
-// several system calls per Read. So a stream is kept by its worker instead: if Park is called while the connection's
-// function runs, the worker that runs the function makes the next call itself, after the function has returned. If
-// Read would return without the socket, it makes the call immediately. Otherwise it lingers first: it reads ahead from
-// the connection and waits for the next bytes for up to keepTime.
+// A Stream is a connection of [Streams], to which any goroutine may write. Its methods may be
+// called concurrently, and none of them waits for the peer, except for Flush. Only Value may be
+// set before [Streams.Open], which makes a Stream usable. A Stream must not be copied.
+type Stream struct {
+	// Value is for the program.
+	Value any
+
+	in     *Streams
+	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn or a *Conn
+	socket nowait.Socket // below all wrappers
+
+	mu    sync.Mutex
+	moved time.Duration // when bytes were last sent or received, since the lot's start
+	queue *streamQueue  // nil if nothing is queued
+	cause error         // for OnClose; the first one counts
+	index int32         // in Streams.list, under Streams.mu
+
+	plain   bool // socket is that of conn itself
+	reader  streamReader
+	out     streamOutput
+	woken   bool   // the function must look again before it leaves the stream parked
+	writing bool   // a goroutine writes the queue
+	left    bool   // that goroutine ends the stream
+	fresh   bool   // a handshake or a header comes before the first byte; used by the function
+	strays  uint16 // bytes received without OnInput; used by the function
+}
+
+// A streamReader says where the function of a stream is: the code that reads it, calls OnInput and
+// OnTimer, and in the end OnClose.
 //
-// The keepMonitor limits the time that a connection is kept. It interrupts the Read of a worker that has lingered for
-// keepTime. If a function has not returned keepTime after its Park, the monitor hands the connection over to the port.
-// So the connection's next call is delayed by at most two keepTimes, if a worker is free.
+//	running   → parked     the function has parked the stream, or is about to
+//	running   → blocking   the stream cannot be parked: a goroutine of its own calls the function
+//	parked    → running    the lot calls the function
+//	running, blocking      OnClose is called in the end
 //
-// Only streams pay for this. A worker lingers only if the function began soon after Park for streamPace times in a row,
-// and lingering without receiving bytes resets that count.
-//
-// A lingering worker counts against MaxRunning. So a worker lingers only if another function could run, and at most
-// maxLingering workers linger.
+// A goroutine that has something for the function sets woken. If the reader is parked it also wakes
+// the lot, and if it is blocking it interrupts the Read. The function clears woken when it begins
+// to look, and looks again if woken is set when it is about to park, or has just parked, the
+// stream.
+type streamReader uint8
 
 const (
-	// keepTime is the maximum time to linger, and the time after which a kept connection is handed over.
-	keepTime = 5 * time.Millisecond
-	// streamPace is the number of consecutive calls soon after Park that make a connection a stream.
-	streamPace = 3
-	// keepPauseCalls is the number of calls during which a connection is not kept, after its function took too
-	// long to return.
-	keepPauseCalls = 100
-	// maxCallsInRow is the number of calls after which a worker hands the connection over, unless another worker
-	// waits for work.
-	maxCallsInRow = 16
-	// maxLingering is the maximum number of workers that linger. Each of them holds a buffer.
-	maxLingering = 64
+	streamRunning streamReader = iota // also before Start
+	streamParked
+	streamBlocking
 )
 
-// A worker is a goroutine that runs functions.
-type worker struct {
-	lot     *Lot
-	index   int                        // in workers.list
-	current atomic.Pointer[parkedConn] // the connection whose function it runs, or nil
-}
-
-// An instant is a time since the lot's start in units of 65,536 ns. It has two bytes, to keep a parkedConn small, and
-// wraps around after 4.3 seconds. Because of that, about one late call in 860 is mistaken for one soon after Park. That
-// does no harm, since a stream needs streamPace such calls in a row.
-type instant uint16
-
-func instantOf(d time.Duration) instant { return instant(d >> 16) }
-
-func (l *Lot) instant() instant { return instantOf(l.now()) }
-
-// since returns the time since i, modulo 4.3 seconds.
-func (l *Lot) since(i instant) time.Duration { return time.Duration(l.instant()-i) << 16 }
-
-// keeping says what is known of a kept connection, and what its worker does.
-type keeping uint8
+// A streamOutput says what may still be written. It only grows.
+type streamOutput uint8
 
 const (
-	keepEmpty       keeping = iota // Read may wait for the socket
-	keepBytes                      // Read would return without the socket
-	keepLingering                  // the worker reads ahead, and waits for the next bytes
-	keepInterrupted                // the same, and its Read was interrupted
+	outOpen       streamOutput = iota
+	outLast                    // nothing is added to the queue any more
+	outHalfClose               // CloseWrite is called when the queue is empty
+	outHalfClosed              // it was called
+	outClose                   // the stream is to end, and input is discarded: outLinger follows
+	outLinger                  // CloseWrite was called; the peer is given time to end its stream
+	outCut                     // the stream ends when the function looks
+	outEnded                   // the queue was dropped; the function calls OnClose, or has
 )
 
-// keep parks c by keeping it for the worker that runs its function, if that is possible; done reports whether it was.
-// held reports whether Read would return without the socket. checked reports whether that is certain, because keep has
-// read ahead.
-func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool) (done, checked, held bool) {
-	pc := c.parkedConn.Load()
-	held = buffered || c.hasBytesAhead()
-	if pc == nil {
-		return false, false, held
-	}
-	pc.mu.Lock()
-	may, stream := pc.mayKeep(l), pc.pace >= streamPace
-	pc.mu.Unlock()
-	if !may {
-		return false, false, held
-	}
-	if !held && !(stream && c.established(l.config.Unwrap)) {
-		var err error
-		if held, err = c.readAhead(l.config.Unwrap); err != nil {
-			return false, false, false // ParkWith finds it again
-		}
-		checked = true
-	}
-	if checked && !held || c.SetReadDeadline(time.Time{}) != nil || !l.enter() {
-		return false, checked, held
-	}
-	now := l.now()
-	pc.mu.Lock()
-	if done = pc.mayKeep(l); done {
-		pc.state, pc.conn, pc.fn, pc.parkedAt = kept, c, f, instantOf(now)
-		if held {
-			pc.keeping = keepBytes
-		}
-		if idle > 0 {
-			pc.due = durations.Add(now, idle) // handOver starts the timer
-		}
-		l.stats.parked.Add(1)
-		l.stats.parks.Add(1)
-		if held {
-			l.stats.atOnce.Add(1)
-		}
-	}
-	pc.mu.Unlock()
-	if !done {
-		l.leave()
-		return false, checked, held
-	}
-	l.monitor.begin(l)
-	if l.closing.Load() {
-		l.dispatch(pc, evicted) // Close may have visited pc before it was kept
-	}
-	return true, checked, held
+// NetConn returns the connection: a *net.TCPConn, a *net.UnixConn, or a [*Conn] around another one.
+// It is for its addresses and its settings. The caller must not read, write, park or close it.
+func (s *Stream) NetConn() net.Conn { return s.conn }
+
+// RemoteAddr returns the address of the peer.
+func (s *Stream) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
+
+// Idle returns the time since bytes were last sent or received.
+func (s *Stream) Idle() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.in.lot.now() - s.moved
 }
 
-// mayKeep reports whether a worker of l runs the function of pc and may keep pc. The caller holds pc.mu.
-func (pc *parkedConn) mayKeep(l *Lot) bool {
-	return pc.state == unparked && pc.runner != nil && pc.runner.lot == l && pc.pace >= 0
+// Queued returns the number of bytes that the system has not taken yet.
+func (s *Stream) Queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue == nil {
+		return 0
+	}
+	return s.queue.size
 }
 
-// updatePace records how soon after Park the function begins. The caller holds pc.mu.
-func (l *Lot) updatePace(pc *parkedConn) {
-	switch {
-	case pc.pace < 0:
-		pc.pace++
-	case pc.state != parked:
-	case l.since(pc.parkedAt) >= keepTime:
-		pc.pace = 0
-	case pc.pace < streamPace:
-		pc.pace++
+// Closing reports whether the stream was closed, is being closed, or has had its last Write.
+func (s *Stream) Closing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out != outOpen
+}
+
+// init prepares a stream. It is called once, before the program has it.
+func (s *Stream) init(g *Streams, conn net.Conn) {
+	g.accepted.Add(1)
+	s.in, s.conn, s.moved = g, conn, g.lot.now()
+	found, err := unwrap.Find(conn, g.lot.config.Unwrap)
+	if err == nil {
+		s.socket = nowait.Of(found.Raw)
+	}
+	if s.plain = found.Plain && s.socket.OK(); !found.Plain {
+		s.conn = Wrap(conn)
+		s.fresh = found.Lazy || unwrap.PendingTLS(conn, g.lot.config.Unwrap) != nil
 	}
 }
 
-// keptBy reports whether pc is kept for w. The caller holds pc.mu.
-func (pc *parkedConn) keptBy(w *worker) bool { return pc.state == kept && pc.runner == w }
-
-// next returns the call for w to make after it has made calls calls of pc in a row. It returns the zero call if none is
-// kept for w; w then stops running pc.
-func (l *Lot) next(w *worker, pc *parkedConn, calls int) (c call) {
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	if pc.keptBy(w) {
-		ready, checked := pc.keeping == keepBytes && (calls%maxCallsInRow != 0 || l.workers.spare()), false
-		if pc.keeping == keepEmpty && l.workers.beginLinger() {
-			ready, checked = l.linger(w, pc), true
-		}
-		switch {
-		case !pc.keptBy(w): // the parking ended while w lingered
-		case ready:
-			return l.endParkingFor(pc, w)
-		default:
-			l.handOver(pc, checked)
-		}
+// Start begins to serve a stream. From then on it is one of [Streams.All], and Shutdown closes it.
+// open, if not nil, is called first. An error of open ends the stream, as one of OnInput does.
+// received is what was read from the connection before. Start handles what has arrived, and returns
+// when the stream is parked, or has a goroutine. If a write has failed before Start, it fails with
+// the cause of that, and OnClose is not called.
+func (s *Stream) Start(received []byte, open func(*Stream) error) error {
+	g := s.in
+	s.mu.Lock()
+	failed := s.out == outEnded
+	s.mu.Unlock()
+	if failed {
+		g.log.Guard(s.conn, s.conn.Close)
+		g.release()
+		return s.cause
 	}
-	if pc.runner == w {
-		pc.runner = nil
+	if g.add(s) {
+		g.shutdown(s) // Shutdown has not seen it
 	}
-	return call{}
-}
-
-// linger waits for the next bytes of a stream. It reports whether Read would return without the socket. The caller
-// holds pc.mu, which linger releases while it waits.
-func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
-	c := pc.conn.(*Conn)
-	c.mu.Lock() // stopLingering waits for it
-	pc.keeping = keepLingering
-	func() {
-		pc.mu.Unlock()
-		defer pc.mu.Lock()
-		defer l.workers.endLinger()
-		defer c.mu.Unlock()
-		ready = l.readNext(c)
-	}()
-	if pc.keptBy(w) {
-		if pc.keeping == keepInterrupted {
-			l.setReadDeadline(pc, time.Time{})
+	s.ending(func() error {
+		if open != nil {
+			if err := g.log.Guard(s.conn, func() error { return open(s) }); err != nil {
+				s.Close(err)
+			}
 		}
-		pc.keeping = keepEmpty
-	}
-	return ready
-}
-
-// readNext reads the next bytes of a stream. It reports whether Read would return without the socket. The caller holds
-// c.mu. After a panic the function's Read finds the reason itself.
-func (l *Lot) readNext(c *Conn) (ready bool) {
-	ready = true
-	l.guard(c, func() {
-		var err error
-		if ready, err = c.fill(unwrap.ReadPast); err == nil {
-			return
-		}
-		// The error of a Read without a deadline is for the function.
-		a := readAheadBuffers.Get().(*readAheadBuffer)
-		a.err = errors.Unwrap(err)
-		c.ahead, ready = a, true
+		return s.serve(received, s.fresh && len(received) == 0)
 	})
-	return ready
+	return nil
 }
 
-// interrupt interrupts the Read of a lingering worker. The caller holds pc.mu.
-func (l *Lot) interrupt(pc *parkedConn) {
-	if pc.keeping == keepLingering {
-		pc.keeping = keepInterrupted
-		l.setReadDeadline(pc, longAgo)
+// The results of a function that mean that the stream goes on elsewhere, or has a cause already.
+var (
+	errStreamLeft  = errors.New("park: left to the goroutine that writes")
+	errStreamEnded = errors.New("park: the stream has ended")
+)
+
+// run is the stream's function.
+func (s *Stream) run() {
+	s.ending(func() error { return s.serve(nil, false) })
+}
+
+// ending calls f, and ends the stream if f fails, panics or calls runtime.Goexit.
+func (s *Stream) ending(f func() error) {
+	err := errGoexit
+	defer func() {
+		if err == errGoexit {
+			err = s.leave(err)
+		}
+		if err != nil && err != errStreamLeft {
+			s.finish(err)
+		}
+	}()
+	err = f()
+}
+
+// serve handles what there is, and parks the stream. An error ends it. silent is as in turn.
+func (s *Stream) serve(received []byte, silent bool) error {
+	for {
+		next, err := s.turn(received, silent)
+		again := false
+		if err == nil {
+			again, err = s.park(next)
+		} else if isUnfit(err) {
+			err = s.in.lot.refuse(s.conn, fmt.Errorf("park: %w: %w", ErrUnparkable, err))
+		}
+		if errors.Is(err, ErrUnparkable) {
+			s.in.goroutines.Go(s.block)
+			err = nil
+		}
+		if err != nil || !again {
+			return err
+		}
+		received, silent = nil, silent && s.fresh
 	}
 }
 
-// setReadDeadline sets the read deadline of a connection that a worker may be reading. If it fails, Read fails too. The
-// caller holds pc.mu.
-func (l *Lot) setReadDeadline(pc *parkedConn, t time.Time) {
-	conn := pc.conn
-	if !l.guard(conn, func() { conn.SetReadDeadline(t) }) {
-		l.guard(conn, func() { conn.Close() })
+// turn handles what there is. It returns the time until more is due, or a negative one. With silent
+// the peer has sent nothing yet.
+func (s *Stream) turn(received []byte, silent bool) (next time.Duration, err error) {
+	s.mu.Lock()
+	s.reader, s.woken = streamRunning, false
+	ended := s.out == outEnded
+	s.mu.Unlock()
+	if ended {
+		return 0, errStreamEnded
 	}
+	if s.fresh && !silent {
+		if silent, err = s.establish(); err != nil {
+			return 0, err
+		}
+	}
+	if !silent {
+		if err = s.flush(); err != nil {
+			return 0, err
+		}
+		if len(received) > 0 && !s.input(received) {
+			return 0, ErrTooLong
+		}
+		if err = s.read(false); err != nil {
+			return 0, err
+		}
+	}
+	return s.due()
 }
 
-// stopLingering interrupts a lingering worker, waits until its Read has returned, and clears the read deadline. The
-// caller holds pc.mu; as long as it does, no worker starts to linger for pc.
-func (l *Lot) stopLingering(pc *parkedConn) {
-	l.interrupt(pc)
-	if pc.keeping != keepInterrupted {
-		return
+// establish performs the handshake of a fresh connection. A header was read by the lot. It reports
+// whether the peer is silent: the function runs for another reason than the socket.
+func (s *Stream) establish() (silent bool, err error) {
+	g, c := s.in, s.conn.(*Conn)
+	if c.why != readable && s.reader != streamBlocking {
+		return true, nil
 	}
-	c := pc.conn.(*Conn)
-	c.mu.Lock() // wait until Read has returned
-	pc.keeping = keepEmpty
-	c.mu.Unlock()
-	l.setReadDeadline(pc, time.Time{})
+	if t := s.pendingTLS(); t != nil {
+		until := deadline(g.HandshakeTimeout)
+		t.SetDeadline(until)
+		shake := func() error { return t.HandshakeContext(context.Background()) }
+		if err := g.log.Guard(c, shake); err != nil {
+			if timedOut(err, until) {
+				g.late.Add(1)
+				return false, ErrHandshake
+			}
+			g.rejected.Add(1)
+			return false, err
+		}
+		t.SetDeadline(time.Time{})
+	}
+	s.mu.Lock()
+	s.fresh = false
+	s.mu.Unlock()
+	return false, nil
 }
 
-// handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the
-// worker has lingered and received no bytes. The caller holds pc.mu.
-func (l *Lot) handOver(pc *parkedConn, checked bool) {
+// pendingTLS returns the layer of a fresh connection whose handshake is not complete, or nil.
+func (s *Stream) pendingTLS() unwrap.TLSConn {
+	c := s.conn.(*Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pendingTLS(s.in.lot.config.Unwrap)
+}
+
+const (
+	// maxReads bounds the Reads of one call of the function, after which other connections have
+	// their turn.
+	maxReads = 16
+	// maxStrays bounds what a peer may send that has nothing to say.
+	maxStrays = 4 << 10
+)
+
+var streamBuffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+// read reads and handles what there is. With wait it reads once, and waits until the read deadline.
+func (s *Stream) read(wait bool) error {
+	buf := streamBuffers.Get().(*[16 << 10]byte)
+	defer streamBuffers.Put(buf)
+	for range maxReads {
+		n, err := s.readOnce(buf[:], wait)
+		if n > 0 && !s.input(buf[:n]) {
+			return ErrTooLong
+		}
+		if err == io.EOF {
+			return s.leave(io.EOF)
+		}
+		if err != nil {
+			return err
+		}
+		if n < len(buf) || wait {
+			break
+		}
+	}
+	return nil
+}
+
+// readOnce returns 0 and no error if there is nothing. err is an *unwrap.UnfitError if the
+// connection does not say that.
+func (s *Stream) readOnce(b []byte, wait bool) (n int, err error) {
+	if s.plain && !wait {
+		return s.socket.Read(b)
+	}
+	c, wrapped := s.conn.(*Conn)
+	if !wait {
+		// There may be only a part of a TLS record, or nothing.
+		until := time.Now().Add(readyWait)
+		if wrapped && c.why != readable {
+			until = longAgo
+		}
+		s.conn.SetReadDeadline(until)
+	}
+	panicked := s.in.log.Guard(s.conn, func() error {
+		if !wrapped {
+			n, err = unwrap.ReadPast(s.conn, b)
+		} else if n, err = c.drain(b); n == 0 && err == nil {
+			n, err = unwrap.ReadPast(c.Conn, b)
+		}
+		return nil
+	})
+	if panicked != nil {
+		err = panicked
+	}
+	if n > 0 && isTimeout(err) {
+		err = nil
+	}
+	return n, err
+}
+
+// input handles what was received. It reports false if the peer has sent too much.
+func (s *Stream) input(b []byte) bool {
+	g := s.in
+	now := g.lot.now()
+	s.mu.Lock()
+	discard := s.out >= outClose
+	if !discard {
+		s.moved = now
+	}
+	s.mu.Unlock()
 	switch {
-	case checked:
-		pc.pace = 0
-	case pc.keeping == keepEmpty:
-		c := pc.conn.(*Conn)
-		ready := true // after a panic, and for a wrapper that is not fit: the function's Read finds the reason
-		l.guard(c, func() {
-			var err error
-			ready, err = c.readAhead(l.config.Unwrap)
-			ready = ready || err != nil
-		})
-		if ready {
-			pc.keeping = keepBytes
-		}
-		l.setReadDeadline(pc, time.Time{})
-	}
-	if pc.keeping == keepBytes {
-		pc.state = queued
-		l.port.Post(pc, 0)
-		return
-	}
-	if pc.due != 0 {
-		l.wheel.Set(pc, pc.due-l.now())
-	}
-	l.parkAgain(pc)
-}
-
-// abandon is called when w exits because a function, or the connection's Read, panicked or called runtime.Goexit. It
-// hands over a connection that is kept for w.
-func (l *Lot) abandon(w *worker, pc *parkedConn) {
-	w.current.Store(nil)
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	if pc.keptBy(w) {
-		if pc.keeping != keepBytes {
-			pc.keeping = keepEmpty // w no longer lingers
-		}
-		l.handOver(pc, false)
-	}
-	if pc.runner == w {
-		pc.runner = nil
-	}
-}
-
-// established reports whether all TLS handshakes are complete.
-func (c *Conn) established(hook unwrap.Hook) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pendingTLS(hook) == nil
-}
-
-// beginLinger reports whether a worker may linger, and counts it if so. endLinger must follow.
-func (c *workers) beginLinger() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiting == 0 || c.full() || c.lingering >= maxLingering {
-		return false
-	}
-	c.lingering++
-	return true
-}
-
-func (c *workers) endLinger() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lingering--
-}
-
-// spare reports whether any worker waits for work and may run it.
-func (c *workers) spare() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.waiting > 0 && !c.full()
-}
-
-// A keepMonitor hands kept connections over after keepTime. Its timer runs only while a connection is kept.
-type keepMonitor struct {
-	on      atomic.Bool
-	mu      sync.Mutex
-	timer   clock.Timer
-	workers []*worker // scratch space of checkKept
-}
-
-// begin starts the timer if it is not running.
-func (w *keepMonitor) begin(l *Lot) {
-	if w.on.Load() || w.on.Swap(true) {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.timer == nil {
-		w.timer = l.clock.AfterFunc(keepTime, l.monitorKept)
-	} else {
-		w.timer.Reset(keepTime)
-	}
-}
-
-// monitorKept is called by the timer.
-func (l *Lot) monitorKept() {
-	w := &l.monitor
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	again := l.checkKept()
-	if !again {
-		w.on.Store(false)
-		// A connection kept before the store has found on set, and has not started the timer.
-		again = l.checkKept() && !w.on.Swap(true)
-	}
-	if again {
-		w.timer.Reset(keepTime)
-	}
-}
-
-// checkKept handles every connection that has been kept for keepTime: it interrupts the worker if it lingers, and hands
-// the connection over otherwise. It reports whether any connection is kept.
-func (l *Lot) checkKept() (some bool) {
-	c := &l.workers
-	c.mu.Lock()
-	list := append(l.monitor.workers[:0], c.list...)
-	c.mu.Unlock()
-	for _, w := range list {
-		if pc := w.current.Load(); pc != nil && l.checkWorker(w, pc) {
-			some = true
-		}
-	}
-	clear(list)
-	l.monitor.workers = list
-	return some
-}
-
-// checkWorker is checkKept for one worker.
-func (l *Lot) checkWorker(w *worker, pc *parkedConn) (kept bool) {
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	if !pc.keptBy(w) {
-		return false
-	}
-	switch {
-	case l.since(pc.parkedAt) < keepTime:
-	case pc.keeping == keepLingering, pc.keeping == keepInterrupted:
-		l.interrupt(pc)
+	case discard:
+	case g.OnInput == nil:
+		s.strays += uint16(len(b))
+		return s.strays <= maxStrays
 	default:
-		pc.pace = -keepPauseCalls
-		l.handOver(pc, false)
+		g.calls.Add(1)
+		began := time.Time{}
+		if g.TimeCalls {
+			began = time.Now()
+		}
+		if err := g.log.Guard(s.conn, func() error { return g.OnInput(s, b) }); err != nil {
+			s.Close(err)
+		}
+		if g.TimeCalls {
+			g.times.Record(time.Since(began))
+		}
 	}
 	return true
+}
+
+// leave ends the stream when no function can run for it any more: at the end of the peer's stream,
+// after which it is not parked because it would be readable all the time. What is queued is still
+// sent. leave returns the error for the function to end with.
+func (s *Stream) leave(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closeLocked(cause)
+	if s.queue == nil {
+		return errStreamEnded
+	}
+	s.left = true
+	s.startWriting()
+	return errStreamLeft
+}
+
+// due does what is due, and returns the time until more is, or a negative one.
+func (s *Stream) due() (next time.Duration, err error) {
+	g := s.in
+	next = -1
+	if g.OnTimer != nil {
+		err := g.log.Guard(s.conn, func() error {
+			if next = g.OnTimer(s); next <= 0 {
+				next = -1
+			}
+			return nil
+		})
+		if err != nil {
+			s.Close(err)
+		}
+	}
+	now := g.lot.now()
+	add := func(from, d time.Duration) (passed bool) {
+		left := durations.Add(from, d) - now
+		if d > 0 && (next < 0 || left < next) {
+			next = max(left, 1)
+		}
+		return d > 0 && left <= 0
+	}
+	s.mu.Lock()
+	q := s.queue
+	lingers := now < durations.Add(s.moved, closeLinger) && s.closeWriter() != nil
+	halfClose := q == nil && (s.out == outHalfClose || s.out == outClose && lingers)
+	switch {
+	case s.out >= outCut, s.out == outClose && q == nil && !halfClose,
+		s.out == outLinger && add(s.moved, closeLinger):
+		err = errStreamEnded
+	case halfClose:
+		s.out++
+		s.moved = now
+		add(now, closeLinger)
+	case q != nil && add(q.since, g.writeTimeout()):
+		err = ErrSlow
+	case s.out < outClose && add(s.moved, g.idleTimeout()):
+		err = ErrIdle
+	}
+	s.mu.Unlock()
+	switch {
+	case err == ErrSlow:
+		s.Abort(err)
+	case err == ErrIdle:
+		g.idle.Add(1)
+	case halfClose:
+		err = g.log.Guard(s.conn, s.closeWriter().CloseWrite)
+	}
+	return next, err
+}
+
+// closeLinger is the time that a peer has to end its stream after Close, unless nothing has moved
+// for so long. If the connection were closed while there is something to read, the system would
+// reset it, and the peer would lose what it has not received.
+const closeLinger = 500 * time.Millisecond
+
+type closeWriter interface{ CloseWrite() error }
+
+// closeWriter returns the connection if it has a half-close, or nil.
+func (s *Stream) closeWriter() closeWriter {
+	conn := s.conn
+	if c, ok := conn.(*Conn); ok {
+		conn = c.Conn
+	}
+	w, _ := conn.(closeWriter)
+	return w
+}
+
+// park parks the stream, for at most the time next unless that is negative. It reports whether the
+// function must look again.
+func (s *Stream) park(next time.Duration) (again bool, err error) {
+	lot, silent := s.in.lot, false
+	if s.fresh {
+		silent = s.pendingTLS() != nil // its client speaks first
+	}
+	s.mu.Lock()
+	if s.woken {
+		s.mu.Unlock()
+		return true, nil
+	}
+	writable := s.queue != nil && !s.writing && !silent
+	s.reader = streamParked
+	s.mu.Unlock()
+	if s.plain {
+		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
+			conn: (*streamConn)(s), f: runStream, idle: next, writable: writable})
+	} else {
+		o := Options{IdleTimeout: next, Writable: writable, fresh: s.fresh}
+		err = lot.ParkWith(s.conn, o, func(net.Conn) { s.run() })
+	}
+	s.mu.Lock()
+	if err != nil {
+		s.reader = streamRunning
+	}
+	woken, ended := s.woken, s.out == outEnded
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return false, err
+	case ended: // the lot may not have had the connection when Abort closed it
+		lot.CloseConn(s.conn)
+	case woken:
+		lot.Wake(s.conn)
+	}
+	return false, nil
+}
+
+// A streamConn is what the lot has of a plain stream. The lot finds the stream by it, without a
+// function for each. Its deadlines do nothing, because the stream does not read through package
+// net.
+type streamConn Stream
+
+func runStream(conn net.Conn) { (*Stream)(conn.(*streamConn)).run() }
+
+func (c *streamConn) Read(b []byte) (int, error)    { return c.conn.Read(b) }
+func (c *streamConn) Write(b []byte) (int, error)   { return c.conn.Write(b) }
+func (c *streamConn) Close() error                  { return c.conn.Close() }
+func (c *streamConn) LocalAddr() net.Addr           { return c.conn.LocalAddr() }
+func (c *streamConn) RemoteAddr() net.Addr          { return c.conn.RemoteAddr() }
+func (*streamConn) SetDeadline(time.Time) error     { return nil }
+func (*streamConn) SetReadDeadline(time.Time) error { return nil }
+func (*streamConn) SetWriteDeadline(time.Time) error {
+	return nil
+}
+
+// block serves a stream that cannot be parked.
+func (s *Stream) block() {
+	s.ending(func() error {
+		s.mu.Lock()
+		s.reader = streamBlocking
+		s.mu.Unlock()
+		if s.fresh {
+			if _, err := s.establish(); err != nil {
+				return err
+			}
+		}
+		for {
+			if err := s.flush(); err != nil {
+				return err
+			}
+			next, err := s.due()
+			if err != nil {
+				return err
+			}
+			s.mu.Lock()
+			until := time.Time{}
+			switch {
+			case s.woken:
+				until = longAgo
+			case next > 0:
+				until = time.Now().Add(next)
+			}
+			s.woken = false
+			s.conn.SetReadDeadline(until) // under the lock, because of wake
+			s.mu.Unlock()
+			err = s.read(true)
+			if isUnfit(err) && s.interrupted(until) {
+				err = nil // the error of a deadline, in words of its own
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// interrupted reports whether a Read of the goroutine has had a deadline that has passed.
+func (s *Stream) interrupted(until time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.woken || !until.IsZero() && !time.Now().Before(until)
+}
+
+// Wake makes OnTimer run soon. It is for a goroutine that has changed what OnTimer looks at.
+func (s *Stream) Wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake()
+}
+
+// wake makes the function look. The caller holds s.mu.
+func (s *Stream) wake() {
+	s.woken = true
+	switch s.reader {
+	case streamBlocking:
+		s.conn.SetReadDeadline(longAgo)
+	case streamParked:
+		s.in.lot.Wake(s.conn)
+	}
+}
+
+// CloseWrite ends the stream to the peer after what is queued. Later writes fail, and what the peer
+// sends is still handled. It fails with errors.ErrUnsupported if the connection has no such method.
+func (s *Stream) CloseWrite() error {
+	if s.closeWriter() == nil {
+		return errors.ErrUnsupported
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out >= outHalfClose {
+		return ErrStreamClosed
+	}
+	s.out = outHalfClose
+	s.wake()
+	return nil
+}
+
+// Close closes the stream after what is queued. Later writes fail, and what the peer sends is
+// discarded. The peer then has half a second to end its stream, so that it gets everything, unless
+// the connection has no CloseWrite method. OnClose gets the cause, which is ErrStreamClosed if it
+// is nil, unless there was one before. Close fails with ErrStreamClosed if the stream was closed.
+func (s *Stream) Close(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out >= outClose {
+		return ErrStreamClosed
+	}
+	s.closeLocked(cause)
+	s.wake()
+	return nil
+}
+
+// closeLocked is Close for a caller that holds s.mu, without waking the function.
+func (s *Stream) closeLocked(cause error) {
+	s.setCause(cause)
+	if s.out == outHalfClosed {
+		s.out = outCut // the peer has had time
+	}
+	s.out = max(s.out, outClose)
+}
+
+// setCause sets the cause for OnClose, unless there is one. The caller holds s.mu.
+func (s *Stream) setCause(cause error) {
+	if cause == nil {
+		cause = ErrStreamClosed
+	}
+	if s.cause == nil {
+		s.cause = cause
+	}
+}
+
+// Abort closes the stream at once. What is queued is lost, and what the system has not sent, too.
+// Its cause and its error are those of Close.
+func (s *Stream) Abort(cause error) error {
+	g := s.in
+	s.mu.Lock()
+	if s.out == outEnded {
+		s.mu.Unlock()
+		return ErrStreamClosed
+	}
+	s.out = outEnded
+	s.setCause(cause)
+	switch cause { // before OnClose is called
+	case ErrSlow:
+		g.slow.Add(1)
+	case ErrIdle:
+		g.idle.Add(1)
+	}
+	s.dropQueue()
+	s.mu.Unlock()
+	g.log.Guard(s.conn, func() error { return g.lot.reset(s.conn) })
+	return nil
+}
+
+// finish closes the connection and calls OnClose. It is called once, by the function or for it.
+func (s *Stream) finish(err error) {
+	g := s.in
+	s.mu.Lock()
+	s.out, s.reader = outEnded, streamRunning
+	s.setCause(err)
+	err = s.cause
+	s.dropQueue()
+	s.mu.Unlock()
+	g.log.Guard(s.conn, s.conn.Close)
+	g.remove(s)
+	defer g.release()
+	if g.OnClose != nil {
+		g.log.Guard(s.conn, func() error {
+			g.OnClose(s, err)
+			return nil
+		})
+	}
+}
+
+// Flush waits until the system has taken everything that was written, or the stream has ended. It
+// holds a program back that writes more than MaxQueued. It fails with ErrStreamClosed if the stream
+// has ended, and with the cause of ctx.
+func (s *Stream) Flush(ctx context.Context) error {
+	s.mu.Lock()
+	ended := s.out == outEnded
+	var empty chan struct{}
+	if s.queue != nil {
+		empty = s.queue.whenEmpty()
+	}
+	s.mu.Unlock()
+	if empty != nil {
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		s.mu.Lock()
+		ended = s.out == outEnded
+		s.mu.Unlock()
+	}
+	if ended {
+		return ErrStreamClosed
+	}
+	return nil
 }

@@ -142,7 +142,7 @@ func (s *stressTest) runClient(i, n int) {
 		g.conn = Wrap(newHeaderConn(server))
 	case i%3 == 1:
 		g.secure = true
-		g.conn = Wrap(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{s.cert}}))
+		g.conn = Wrap(tlsKind{cryptoTLS: i%2 == 0}.serverWith(server, s.cert))
 		client = tls.Client(client, &tls.Config{InsecureSkipVerify: true})
 	}
 	s.conns[i].Store(g)

@@ -122,6 +122,29 @@ func (l *Lot) CloseConn(conn net.Conn) error {
 	return err
 }
 
+// reset closes a connection as CloseConn does, and makes the system drop what it has not sent. The
+// socket is closed before the connection that wraps it, because package tls would wait for the peer.
+// The record is looked for before that: it is found by the open socket, and otherwise only by
+// visiting the whole table.
+func (l *Lot) reset(conn net.Conn) error {
+	pc := l.findConn(conn)
+	unwrap.Any(conn, l.config.Unwrap, func(c net.Conn) bool {
+		t, ok := c.(*net.TCPConn)
+		if ok {
+			t.SetLinger(0) // the system must not keep what the peer does not read
+			if conn != c {
+				t.Close()
+			}
+		}
+		return ok
+	})
+	err := conn.Close()
+	if pc != nil {
+		l.dispatch(pc, readable)
+	}
+	return err
+}
+
 // findConn returns the record of a connection, or nil.
 func (l *Lot) findConn(conn net.Conn) (found *parkedConn) {
 	s, err := l.find(conn)

@@ -19,7 +19,7 @@ type workers struct {
 	running int
 	backlog []ready // empty as long as running is below max
 	list    []*worker
-	// lingering counts the running workers that wait for the next bytes of a stream (see stream.go).
+	// lingering counts the running workers that wait for the next bytes of a steady connection (see kept.go).
 	lingering int
 	exited    sync.WaitGroup
 }

@@ -178,7 +178,7 @@ func TestWakeWhileLingering(t *testing.T) {
 	conn := Wrap(struct{ net.Conn }{server})
 	must(t, l.Park(conn, serve))
 	for range 20 {
-		for range 2 * streamPace {
+		for range 2 * steadyPace {
 			_, err := client.Write([]byte("x"))
 			must(t, err)
 			_, err = io.ReadFull(client, make([]byte, 1))

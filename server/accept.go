@@ -7,32 +7,31 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/server/internal/conn"
+	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// admitted is the data of a post whose key is a connection that admit has returned, and that is to be started.
-const admitted = 1
-
 // accepted handles the notification of a connection that a port has accepted.
-func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
-	s := w.server
+func (l *listener) accepted(o *conn.Owner, nt *socknotify.Notification[*Key]) {
+	s := l.server
 	socket, err := nt.Accepted()
 	switch {
 	case err != nil && sock.IsExhausted(err):
-		s.log(slog.LevelWarn, "cannot accept, trying again", "err", err)
+		s.Log(slog.LevelWarn, engine.CannotAccept, "err", err)
 		return
 	case err != nil:
-		l.failed.fail(err)
+		l.failed.Fail(err)
 		return
 	case socket == nil:
 		return
 	}
 	s.handled.Add(1)
-	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the listener was closed
+	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the close
 		socket.Close()
-		l.failed.fail(errClosedElsewhere)
+		l.failed.Fail(engine.ErrClosedElsewhere)
 	} else if c := s.admit(l, socket); c != nil {
-		w.startConn(c)
+		o.Start(c)
 		return
 	}
 	s.mu.Lock()
@@ -40,131 +39,78 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	s.mu.Unlock()
 }
 
-// admit makes the conn of a new connection, or closes it and returns nil if a limit forbids it. The caller owns the conn.
-func (s *server) admit(l *listener, socket *sock.Socket) *conn {
+// admit makes the conn of a new connection, or closes it and returns nil if a limit forbids it. The
+// caller owns the conn.
+func (s *server) admit(l *listener, socket *sock.Socket) *conn.Conn {
 	held, err := socket.Hold()
 	if err != nil {
 		return nil // does not happen: only a closed socket cannot be held
 	}
 	c := s.handler.newConn()
-	c.listener, c.held = l, held
-	c.word.Store(wOwned)
-	if on(s.ReadRate) || on(s.WriteRate) {
-		c.ensureExtra().rates = new(rates)
-		c.rated = true
-	}
-	c.active.Store(uint32(s.wheel.Now()))
-	if s.Preamble != nil {
-		c.ensureExtra().pre = &preamble{pending: true, remote: c.RemoteAddr(), local: c.LocalAddr()}
-		c.word.Or(wHandshake)
-	}
-	if l.tls != nil {
-		c.startTLS(l.tls)
-	}
-	if err := s.addConn(c); err != nil {
+	c.Init(&l.conns, held)
+	if err := s.addConn(l, c); err != nil {
 		if err != ErrServerClosed {
-			n := &s.counts.refused
-			if err == errTooManyAddr {
-				n = &s.counts.refusedPerAddr
-			}
-			n.Add(1) // before the socket is closed, so that a peer that is refused is counted
-			s.log(slog.LevelWarn, "connection refused",
-				"remote", peer{c}, "err", err)
+			s.Refused(peer{c}, err) // before the socket is closed, so that a peer that is refused is counted
 		}
 		socket.Close()
 		held.Release()
 		return nil
 	}
-	if l.tcp {
+	if l.conns.TCP {
 		l.setOptions(held)
 	}
 	return c
 }
 
-// startConn starts to serve a connection that admit has returned.
-func (w *worker) startConn(c *conn) {
-	s := w.server
-	word := c.word.Load()
-	if word&wHandshake != 0 {
-		c.mu.Lock()
-		c.extra.began = uint32(s.wheel.Now())
-		c.mu.Unlock()
-		if s.HandshakeTimeout > 0 {
-			s.wheel.Set(c, s.HandshakeTimeout)
-		}
-	}
-	switch {
-	case s.Preamble != nil:
-		w.preamble(c, true)
-	case word&wHandshake == 0:
-		w.open(c)
-	}
-	w.release(c)
-}
-
-// open calls the handler's Open.
-func (w *worker) open(c *conn) {
-	s := w.server
-	if s.IdleTimeout > 0 {
-		s.wheel.Set(c, s.IdleTimeout)
-	}
-	w.current = c
-	w.returned(c, s.handler.open(c))
-}
-
 // addConn adds a new connection to the table, unless a limit forbids it.
-func (s *server) addConn(c *conn) error {
+func (s *server) addConn(l *listener, c *conn.Conn) error {
 	var from netip.Addr
-	if (s.MaxConnsPerAddr > 0 || on(s.AcceptRatePerAddr)) && c.listener.tcp && s.Preamble == nil {
-		from = c.socket().RemoteAddr().Addr().Unmap()
+	o := s.opts
+	perAddr := o.MaxConnsPerAddr > 0 || engine.Limits(o.AcceptRatePerAddr)
+	if perAddr && l.conns.TCP && o.Preamble == nil {
+		from = c.Socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.refusing:
 		return ErrServerClosed
-	case s.MaxConns > 0 && len(s.table) >= s.MaxConns:
-		return errTooMany
+	case o.MaxConns > 0 && len(s.table) >= o.MaxConns:
+		return conn.ErrTooMany
 	case s.hasTooMany(from):
-		return errTooManyAddr
+		return conn.ErrTooManyAddr
 	}
-	if err := s.acceptRates.allow(s.AcceptRate, s.AcceptRatePerAddr, from, time.Now()); err != nil {
+	if err := s.acceptRates.allow(o.AcceptRate, o.AcceptRatePerAddr, from, time.Now()); err != nil {
 		return err
 	}
 	if s.closing { // Shutdown serves the connections that were accepted before
-		c.word.Or(wGrace)
-		if s.graceOver {
-			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
-		}
+		c.Late(s.graceOver)
 	}
-	s.counts.accepted.Add(1)
-	if c.listener.tls != nil {
-		s.counts.handshaking.Add(1)
+	s.Counts.Accepted.Add(1)
+	if l.conns.TLS != nil {
+		s.Counts.Handshaking.Add(1)
 	}
 	if s.table.add(c); len(s.table) == 1 {
-		s.wheel.Set(s.ticker, tick)
+		s.SetTicker(engine.Tick)
 	}
 	s.addrs.enter(c, from)
-	c.shard = uint16(s.deal(c.socket().Handle()))
-	s.shards[c.shard].conns++
+	c.Shard = uint16(s.deal(c.Socket().Handle()))
+	s.shards[c.Shard].conns++
 	return nil
 }
 
 // hasTooMany reports whether another connection from an address is one too many. The lock is held.
 func (s *server) hasTooMany(from netip.Addr) bool {
-	return from.IsValid() && s.MaxConnsPerAddr > 0 && s.addrs.n[from] >= s.MaxConnsPerAddr
+	return from.IsValid() && s.opts.MaxConnsPerAddr > 0 && s.addrs.n[from] >= s.opts.MaxConnsPerAddr
 }
 
-// enterAddr counts a connection for its address after Server.Preamble has found that, unless a limit forbids it. named is
-// the address in the header, or nil.
-func (s *server) enterAddr(c *conn, named net.Addr) error {
-	if s.MaxConnsPerAddr == 0 && !on(s.AcceptRatePerAddr) {
+// Enter counts a connection for its address after Server.Preamble has found that, unless a limit
+// forbids it.
+func (s *server) Enter(c *conn.Conn, remote net.Addr) error {
+	if s.opts.MaxConnsPerAddr == 0 && !engine.Limits(s.opts.AcceptRatePerAddr) {
 		return nil
 	}
-	if named == nil {
-		named = c.extra.pre.remote
-	}
-	ip, ok := named.(interface{ AddrPort() netip.AddrPort }) // the header may have named a *net.UDPAddr
+	ip, ok := remote.(interface{ AddrPort() netip.AddrPort }) // a header may name a *net.UDPAddr
 	if !ok {
 		return nil
 	}
@@ -172,24 +118,36 @@ func (s *server) enterAddr(c *conn, named net.Addr) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hasTooMany(from) {
-		return errTooManyAddr
+		return conn.ErrTooManyAddr
 	}
-	if err := s.acceptRates.allow(Rate{}, s.AcceptRatePerAddr, from, time.Now()); err != nil {
+	if err := s.acceptRates.allow(Rate{}, s.opts.AcceptRatePerAddr, from, time.Now()); err != nil {
 		return err
 	}
 	s.addrs.enter(c, from)
 	return nil
 }
 
-// removeConn removes a connection from the table.
-func (s *server) removeConn(c *conn) {
+// Left removes a connection from the table.
+func (s *server) Left(c *conn.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.remove(c)
-	s.shards[c.shard].conns--
+	s.shards[c.Shard].conns--
 	s.addrs.leave(c)
 	if len(s.table) == 0 {
-		s.wheel.Stop(s.ticker)
+		s.StopTicker()
 		s.checkDrained()
 	}
 }
+
+// Preamble calls the option of that name.
+func (s *server) Preamble(remote, local net.Addr, b []byte) (conn.Preamble, error) {
+	p, err := s.opts.Preamble(remote, local, b)
+	return conn.Preamble(p), err
+}
+
+// A peer logs the address of a connection's peer, which costs a system call, only where the line is
+// logged.
+type peer struct{ *conn.Conn }
+
+func (p peer) LogValue() slog.Value { return slog.StringValue(engine.NameOfPeer(p.RemoteAddr())) }

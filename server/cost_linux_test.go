@@ -75,14 +75,14 @@ func testRequestCosts(t *testing.T, h Handler[*int]) {
 		if n := testing.AllocsPerRun(many, request); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
-		before := s.server.shards[0].Stats()
+		before := s.Ports()[0].Stats()
 		for range many {
 			request()
 		}
-		after := s.server.shards[0].Stats()
+		after := s.Ports()[0].Stats()
 		asked := float64(after.Rearms-before.Rearms) / many
 		t.Logf("%.3f enables that asked the kernel per request", asked)
-		if port.Of(s.server.shards[0].Port).Core.OwnEdges && asked > 0.05 {
+		if port.Of(s.Ports()[0]).Core.OwnEdges && asked > 0.05 {
 			t.Errorf("%.3f enables asked the kernel per request", asked)
 		}
 	})

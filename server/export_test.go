@@ -9,6 +9,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/server/internal/conn"
 )
 
 // Faulty has a server make its ports with options, and give up after a time.
@@ -24,37 +25,21 @@ func FaultyPackets(s *PacketServer, giveUp time.Duration, options ...socknotify.
 	s.options, s.giveUp = options, giveUp
 }
 
-// names are those of a connection's word.
-var names = []struct {
-	bit  uint32
-	name string
-}{
-	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWritable, "writable"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
-	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
-	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
-	{wReceived, "received"}, {wGrace, "grace"}, {wNoOut, "no out"},
-	{wNoIn, "no in"}, {wDue, "due"}, {wInput, "input"}, {wAgain, "again"}, {wBack, "back"}, {wGather, "gather"}, {wHeld, "held"},
-}
+// bits are the names of the bits of a connection's word, from the lowest.
+var bits = strings.Fields(`owned posted handshake paused resumed due grace last hijacked detached
+	released closing aborting reset dead eof received noIn more input again back
+	out full writable shut gather held noOut`)
 
 // describe is a connection's state, for a test that has failed.
-func (c *conn) describe() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	word := c.word.Load()
-	var b strings.Builder
-	fmt.Fprintf(&b, "shard %d, active at %d:", c.shard, c.active.Load())
-	for _, n := range names {
-		if word&n.bit != 0 {
-			fmt.Fprintf(&b, " %s", n.name)
+func describe(c *conn.Conn) string {
+	var set []string
+	word := c.Word()
+	for i, name := range bits {
+		if word&(1<<i) != 0 {
+			set = append(set, name)
 		}
 	}
-	if word&(wDetached|wDead) == 0 {
-		fmt.Fprintf(&b, "; socket %d from %v", c.socket().Handle(), c.socket().RemoteAddr())
-	}
-	if x := c.extra; x != nil {
-		fmt.Fprintf(&b, "; %d queued, cause %v", len(x.queue)-x.head, x.cause)
-	}
-	return b.String()
+	return fmt.Sprintf("shard %d from %v: %v; %d queued", c.Shard, c.RemoteAddr(), set, c.Queued())
 }
 
 // Describe is the state of a server's connections and ports, for a test that has failed.
@@ -67,22 +52,25 @@ func Describe[S any](typed *Server[S]) string {
 	if !s.started {
 		return b.String()
 	}
-	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
-	for i, p := range s.shards {
+	fmt.Fprintf(&b, "now is %d\n", s.Wheel.Now())
+	for i, p := range s.Ports {
 		fmt.Fprintf(&b, "shard %d: %+v\n", i, p.Stats())
-		_, infos, _, _, _ := observe.List(port.Of(p.Port), 0, 1000)
+		_, infos, _, _, _ := observe.List(port.Of(p), 0, 1000)
 		for _, r := range infos {
 			fmt.Fprintf(&b, "  socket %d: state %v, %v %v, pending %v\n", r.Handle, r.State, socknotify.Events(r.Filter), socknotify.Trigger(r.Trigger), r.Pending)
 		}
 	}
 	for _, c := range slices.Clone(s.table) {
-		fmt.Fprintf(&b, "connection %d: %s\n", c.index, c.describe())
+		fmt.Fprintf(&b, "connection %d: %s\n", c.Index, describe(c))
 	}
 	return b.String()
 }
 
 // ShardOf returns the index of the shard that a connection belongs to.
-func ShardOf[S any](c *Conn[S]) int { return int(c.conn.shard) }
+func ShardOf[S any](c *Conn[S]) int { return int(c.in.Shard) }
 
 // SourceWaits reports whether a stream's reader had nothing, and the worker has left the connection.
-func SourceWaits[S any](c *Conn[S]) bool { return c.conn.word.Load()&(wNoOut|wOwned) == wNoOut }
+func SourceWaits[S any](c *Conn[S]) bool {
+	set := describe(&c.in)
+	return strings.Contains(set, "noOut") && !strings.Contains(set, "owned")
+}

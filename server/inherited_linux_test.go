@@ -25,11 +25,11 @@ type optionsOf struct {
 }
 
 func (o optioner) Open(c *Conn[*int]) error {
-	on, err := c.conn.socket().NoDelay()
+	on, err := c.in.Socket().NoDelay()
 	if err != nil {
 		o.t.Error(err)
 	}
-	o.got <- optionsOf{on, probesOf(o.t, int(c.conn.socket().Handle()))}
+	o.got <- optionsOf{on, probesOf(o.t, int(c.in.Socket().Handle()))}
 	return io.EOF
 }
 
@@ -94,7 +94,8 @@ func TestListenerOptionsInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	l := &listener{server: new(server), sock: s, tcp: true}
+	l := &listener{server: new(server), sock: s}
+	l.server.KeepAlive = new(Server[any]).keepAlive()
 	if l.setInheritable(); !l.inheritable.Load() {
 		t.Fatal("the listener's options were not set")
 	}

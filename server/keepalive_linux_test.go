@@ -50,7 +50,7 @@ type prober struct {
 }
 
 func (p prober) Open(c *Conn[*int]) error {
-	p.got <- probesOf(p.t, int(c.conn.socket().Handle()))
+	p.got <- probesOf(p.t, int(c.in.Socket().Handle()))
 	nc, err := c.Hijack()
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (p prober) Open(c *Conn[*int]) error {
 	if err := c.Resume(); err != nil {
 		return err
 	}
-	p.got <- probesOf(p.t, int(c.conn.socket().Handle()))
+	p.got <- probesOf(p.t, int(c.in.Socket().Handle()))
 	return io.EOF
 }
 

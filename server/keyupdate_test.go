@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -191,7 +190,7 @@ func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 				nc.Write([]byte("hijacked"))
 				go func() {
 					b := make([]byte, 100)
-					n, err := nc.(*tls.Conn).Read(b)
+					n, err := nc.Read(b)
 					if err != nil {
 						t.Error(err)
 					}

@@ -7,7 +7,7 @@ import (
 	"net"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -18,17 +18,18 @@ type packetWorker struct {
 	in     [packets]sock.Message
 	reg    [1]socknotify.Registration[*PacketConn]
 
-	activity
+	engine.Activity
 }
 
-// run serves until the port is closed, or the watchdog has replaced the worker. A worker whose handler has ended the
-// goroutine (runtime.Goexit) is replaced as well.
+// run serves until the port is closed, or the watchdog has replaced the worker. A worker whose
+// handler has ended the goroutine (runtime.Goexit) is replaced as well.
 func (w *packetWorker) run() {
-	var ready [1]socknotify.Notification[*PacketConn] // one socket at a time, since each may have many datagrams
+	// One socket at a time, since each may have many datagrams.
+	var ready [1]socknotify.Notification[*PacketConn]
 	var c *PacketConn
-	var f failing
+	var f engine.Failing
 	s := w.server
-	s.label()
+	s.journal.Label()
 	defer func() {
 		if c != nil {
 			w.rearm(c)
@@ -36,9 +37,9 @@ func (w *packetWorker) run() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.workers, w)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if c != nil && !w.replaced {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		if c != nil && !w.Replaced {
 			s.addWorker()
 		}
 	}()
@@ -46,43 +47,44 @@ func (w *packetWorker) run() {
 		if _, err := s.port.Process(nil, ready[:], -1); err == socknotify.ErrClosed {
 			return
 		} else if err != nil {
-			if f.again(&s.journal, err, cmp.Or(s.giveUp, giveUpAfter)) {
+			if f.Again(&s.journal, engine.CannotWait, err) >= cmp.Or(s.giveUp, engine.GiveUpAfter) {
 				s.end(err)
 			}
 			continue
 		}
-		f = failing{}
+		f = engine.Failing{}
 		c = ready[0].Key
 		ready[0] = socknotify.Notification[*PacketConn]{}
-		w.mu.Lock()
-		w.begin(s.wheel.Now())
-		w.mu.Unlock()
+		w.Mu.Lock()
+		w.Begin(s.wheel.Now())
+		w.Mu.Unlock()
 		if err := w.serve(c); err != nil {
-			c.failed.fail(err)
+			c.failed.Fail(err)
 		} else {
 			w.rearm(c)
 		}
 		c = nil
-		w.mu.Lock()
-		w.busy = false
-		replaced := w.replaced
-		w.mu.Unlock()
+		w.Mu.Lock()
+		w.Busy = false
+		replaced := w.Replaced
+		w.Mu.Unlock()
 		if replaced {
 			return
 		}
 	}
 }
 
-// rearm enables a socket. While the system refuses that, rearm tries again; the watchdog starts another worker for the
-// other sockets.
+// rearm enables a socket. While the system refuses that, rearm tries again; the watchdog starts
+// another worker for the other sockets.
 func (w *packetWorker) rearm(c *PacketConn) {
-	for f := (failing{}); ; {
+	for f := (engine.Failing{}); ; {
 		err := c.enable(&w.reg)
 		if err == nil {
 			return
 		}
-		if !refusedBySystem(err) || f.again(&w.server.journal, err, cmp.Or(w.server.giveUp, giveUpAfter)) {
-			c.failed.fail(err)
+		if s := w.server; !engine.RefusedBySystem(err) ||
+			f.Again(&s.journal, engine.CannotWait, err) >= cmp.Or(s.giveUp, engine.GiveUpAfter) {
+			c.failed.Fail(err)
 			return
 		}
 	}
@@ -99,7 +101,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 	case errors.Is(err, net.ErrClosed):
 		return err
 	case err != nil:
-		s.log(slog.LevelDebug, "socket error", "err", err) // of a datagram that was sent earlier
+		s.journal.Log(slog.LevelDebug, "socket error", "err", err) // of a datagram that was sent earlier
 		return nil
 	}
 	s.counts.received.Add(uint64(n))
@@ -109,7 +111,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 
 // resetBuffers gives each message its buffer again, because handlers may have changed them.
 func (w *packetWorker) resetBuffers() {
-	size := w.server.limits.message
+	size := cmp.Or(w.server.MaxMessage, maxDatagram)
 	if w.bufs == nil {
 		w.bufs = make([]byte, packets*size)
 	}
@@ -122,18 +124,13 @@ func (w *packetWorker) call(c *PacketConn, n int) {
 	s := w.server
 	defer func() {
 		if v := recover(); v != nil {
-			s.panicked("handler panicked", v, nil)
+			s.journal.Panicked("handler panicked", v, nil)
 		}
 	}()
 	for i := range w.in[:n] {
 		w.in[i].Buf = w.in[i].Buf[:w.in[i].N]
 	}
 	s.Handler.Datagrams(c, w.in[:n])
-}
-
-// A packetTimer is the entry of a PacketServer in its wheel.
-type packetTimer struct {
-	timer wheel.Timer[*packetTimer]
 }
 
 // addWorker starts one more worker. The server's lock is held.
@@ -143,25 +140,26 @@ func (s *PacketServer) addWorker() {
 	s.running.Go(w.run)
 }
 
-// watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers that run.
+// watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers
+// that run.
 func (s *PacketServer) watch() {
-	d := watchdog{now: uint32(s.wheel.Now()), after: s.limits.stuck}
-	defer d.log(s.log)
+	d := engine.Watchdog{Now: uint32(s.wheel.Now()), After: engine.Timeout(s.StuckAfter)}
+	defer d.Log(&s.journal)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	on := len(s.conns) > 0
 	for w := range s.workers {
-		w.mu.Lock()
-		on = on || w.busy
-		if d.late(&w.activity) && !s.closing && len(s.workers) < s.limits.running {
-			w.replaced = true
+		w.Mu.Lock()
+		on = on || w.Busy
+		if d.Late(&w.Activity) && !s.closing && len(s.workers) < s.maxRunning() {
+			w.Replaced = true
 			s.addWorker() // for the other sockets
 		}
-		w.mu.Unlock()
+		w.Mu.Unlock()
 	}
-	s.counts.stuck.Add(uint64(len(d.found)))
+	s.counts.stuck.Add(uint64(d.Stuck()))
 	if on {
-		s.wheel.Set(&s.ticker, 0)
+		s.wheel.Set(s, 0)
 	}
 }
 
@@ -171,17 +169,19 @@ func (s *PacketServer) Stats() PacketStats {
 	defer s.mu.Unlock()
 	k := &s.counts
 	st := PacketStats{
-		Conns: len(s.conns), Workers: len(s.workers), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
-		Panics: s.lines.Panics(), Stuck: k.stuck.Load(),
+		Conns: len(s.conns), Workers: len(s.workers),
+		Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
+		Panics: s.journal.Lines.Panics(), Stuck: k.stuck.Load(),
 	}
 	if st.Workers > 0 {
-		d := watchdog{now: uint32(s.wheel.Now())}
+		d := engine.Watchdog{Now: uint32(s.wheel.Now())}
 		for w := range s.workers {
-			busy, ran := d.ran(&w.activity)
-			st.Longest = max(st.Longest, ran)
-			if busy {
+			w.Mu.Lock()
+			st.Longest = max(st.Longest, d.Ran(&w.Activity))
+			if w.Busy {
 				st.Running++
 			}
+			w.Mu.Unlock()
 		}
 	}
 	return st

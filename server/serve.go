@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,31 +13,33 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/server/internal/conn"
+	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // accepts is the number of outstanding accepts of a listener, on systems that accept ahead.
 const accepts = 64
 
-// serveListener serves a duplicate of the listener's socket. The listener itself is left open, because then it can be
-// asked whether its owner has closed it.
-func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error {
+// serveListener serves a duplicate of the listener's socket. The listener itself is left open,
+// because then it can be asked whether its owner has closed it.
+func (s *server) serveListener(c config, l net.Listener) error {
 	if l == nil {
-		return errNoSocket
+		return engine.ErrNoSocket
 	}
 	found, err := unwrap.FindListener(l)
 	if errors.Is(err, unwrap.ErrNil) {
-		return errNoSocket
+		return engine.ErrNoSocket
 	}
 	defer l.Close()
 	if err != nil {
-		return invalid("listener: %v", err)
+		return engine.Invalid("listener: %v", err)
 	}
 	socket, err := sock.Dup(found.Conn, sock.MakeNonblocking)
 	if err != nil {
 		return err
 	}
-	return s.serve(c, socket, &original{l, found}, tls)
+	return s.serve(c, socket, &original{l, found})
 }
 
 // An original is a listener that a duplicate is served of.
@@ -48,26 +49,30 @@ type original struct {
 }
 
 // serve serves a socket. of is the listener that the socket is a duplicate of, or nil.
-func (s *server) serve(c *config, socket *sock.Socket, of *original, tls *tls.Config) error {
+func (s *server) serve(c config, socket *sock.Socket, of *original) error {
 	if socket == nil {
-		return errNoSocket
+		return engine.ErrNoSocket
 	}
 	defer socket.Close()
-	l := &listener{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: tls, failed: make(failure, 1)}
-	l.key.listener = l
+	if c.err != nil {
+		return c.err
+	}
+	l := &listener{server: s, sock: socket, of: of, failed: make(engine.Failure, 1)}
+	l.conns.TCP, l.conns.TLS = socket.LocalAddr().IsValid(), c.tls
+	l.conns.Init(&s.Shared, l.accepted)
 	if err := s.begin(c, l); err != nil {
 		return err
 	}
-	name := nameOf(socket)
+	name := engine.NameOf(socket)
 	var err error
 	if of != nil && !of.Plain {
 		err = s.acceptFrom(l)
 	} else {
-		if l.tcp {
+		if l.conns.TCP {
 			l.setInheritable()
 		}
-		if err = s.shards[l.key.shard].Accept(socket, l.key.key(), accepts); err == nil {
-			err = l.failed.await(l.isClosed)
+		if err = s.Ports[l.shard].Accept(socket, l.conns.Key(), accepts); err == nil {
+			err = l.failed.Await(l.isClosed)
 		}
 	}
 	s.mu.Lock()
@@ -83,27 +88,28 @@ func (s *server) serve(c *config, socket *sock.Socket, of *original, tls *tls.Co
 }
 
 // begin starts the server, if this is the first listener, and adds the listener.
-func (s *server) begin(c *config, l *listener) error {
+func (s *server) begin(c config, l *listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.start(c); err != nil {
 		return err
 	}
-	l.key.shard = uint16(len(s.listeners) % len(s.shards))
+	l.conns.Preamble = s.opts.Preamble != nil
+	l.shard = uint16(len(s.listeners) % len(s.Ports))
 	s.listeners[l] = struct{}{}
 	return nil
 }
 
 func (s *server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return errNoContext
+		return engine.ErrNoContext
 	}
 	list, started := s.stop(nil)
 	if !started {
 		return nil
 	}
 	for _, c := range list {
-		c.lastRequest()
+		c.LastRequest(s.grace())
 	}
 	grace := time.NewTimer(s.grace())
 	defer grace.Stop()
@@ -129,12 +135,7 @@ func (s *server) Close() error {
 func (s *server) end(cause error) {
 	list, _ := s.stop(cause)
 	for _, c := range list {
-		c.mu.Lock()
-		c.failLocked(cause)
-		if c.word.Load()&(wHijacked|wDead) == 0 {
-			c.socket().Shutdown(sock.ShutBoth)
-		}
-		c.mu.Unlock()
+		c.EndByServer(cause)
 	}
 }
 
@@ -149,13 +150,13 @@ func (s *server) fail(err error) {
 	if again {
 		return
 	}
-	s.log(slog.LevelError, "cannot wait for notifications, closing the server", "err", err)
+	s.Log(slog.LevelError, "cannot wait for notifications, closing the server", "err", err)
 	s.end(err)
 }
 
-// stop closes the listeners, and returns the connections. With a cause it does so at once, and no connections are added
-// after. Without a cause it adds the connections in the backlogs first.
-func (s *server) stop(cause error) (list []*conn, started bool) {
+// stop closes the listeners, and returns the connections. With a cause it does so at once, and no
+// connections are added after. Without a cause it adds the connections in the backlogs first.
+func (s *server) stop(cause error) (list []*conn.Conn, started bool) {
 	s.mu.Lock()
 	first := !s.closing
 	s.closing = true
@@ -183,13 +184,14 @@ func (s *server) stop(cause error) (list []*conn, started bool) {
 	return slices.Clone(s.table), s.started
 }
 
-// maxBacklog bounds the number of connections that are accepted from a listener's backlog at the end. A backlog is not
-// longer, but new connections may arrive in it.
+// maxBacklog bounds the number of connections that are accepted from a listener's backlog at the
+// end. A backlog is not longer, but new connections may arrive in it.
 const maxBacklog = 1 << 16
 
-// acceptBacklog adds the connections in a listener's backlog, because the system resets them when the listener is closed.
-// The listener is removed from its port first; connections that the port has accepted by then are dequeued by workers. A
-// connection that arrives between the last accept and the close is lost, as with every server that closes its listener.
+// acceptBacklog adds the connections in a listener's backlog, because the system resets them when
+// the listener is closed. The listener is removed from its port first; connections that the port
+// has accepted by then are dequeued by workers. A connection that arrives between the last accept
+// and the close is lost, as with every server that closes its listener.
 func (s *server) acceptBacklog(l *listener) {
 	if l.isClosed() {
 		return
@@ -198,25 +200,27 @@ func (s *server) acceptBacklog(l *listener) {
 		l.letAccept()
 		return
 	}
-	s.shards[l.key.shard].Deregister(socknotify.Remove[*Key](l.sock)) // if it fails, workers accept until the close
+	// If this fails, workers accept until the close.
+	s.Ports[l.shard].Deregister(socknotify.Remove[*Key](l.sock))
 	for range maxBacklog {
 		socket, err := l.sock.Accept()
 		if err != nil {
 			return
 		}
 		if c := s.admit(l, socket); c != nil {
-			s.shards[c.shard].Post(c.key(), admitted)
+			c.PostStart()
 		}
 	}
 }
 
-// checkDrained closes drained if the server is closing and has nothing left to serve. The server's lock is held.
+// checkDrained closes drained if the server is closing and has nothing left to serve. The server's
+// lock is held.
 func (s *server) checkDrained() {
 	if !s.closing || !s.started || s.acceptingBacklog || len(s.table) > 0 {
 		return
 	}
 	var accepted uint64
-	for _, p := range s.shards {
+	for _, p := range s.Ports {
 		accepted += p.Stats().Accepted
 	}
 	if s.handled.Load() < accepted {
@@ -235,28 +239,6 @@ const graceTime = 5 * time.Second
 
 func (s *server) grace() time.Duration { return cmp.Or(s.graceTime, graceTime) }
 
-// lastRequest ends a connection's stream because of Shutdown, or leaves it open for the first request.
-func (c *conn) lastRequest() {
-	s := c.server()
-	young := int64(int32(uint32(s.wheel.Now())-c.active.Load())) <= int64(s.wheel.Ticks(s.grace()))
-	if young && c.word.Load()&wReceived == 0 {
-		// If the handler has received nothing when the bit is set, the answer is still to come, and finds the bit. If it
-		// has received something, the answer may have been sent already.
-		if c.word.Or(wGrace)&wReceived == 0 {
-			return
-		}
-		c.word.And(^uint32(wGrace))
-	}
-	c.set(wLast | wResumed)
-}
-
-// endGrace ends the stream of a connection whose first request was answered, or whose time is over.
-func (c *conn) endGrace() {
-	if c.word.And(^uint32(wGrace))&wGrace != 0 {
-		c.set(wLast | wResumed)
-	}
-}
-
 // endGrace ends the time for first requests of all connections.
 func (s *server) endGrace() {
 	s.mu.Lock()
@@ -264,7 +246,7 @@ func (s *server) endGrace() {
 	list := slices.Clone(s.table)
 	s.mu.Unlock()
 	for _, c := range list {
-		c.endGrace()
+		c.EndGrace()
 	}
 }
 
@@ -274,9 +256,9 @@ func (s *server) stopWhenDrained() {
 	for _, p := range s.allPorts() {
 		p.Close()
 	}
-	s.running.Wait()
-	s.lines.Flush()
-	s.wheel.Close()
+	s.Running.Wait()
+	s.Lines.Flush()
+	s.Wheel.Close()
 	close(s.stopped)
 }
 
@@ -297,5 +279,5 @@ func (s *server) ready() bool {
 func (s *server) allPorts() []*socknotify.Port[*Key] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.ports)
+	return slices.Clone(s.Ports)
 }

@@ -293,7 +293,7 @@ func TestProfileLabels(t *testing.T) {
 	c.Write([]byte("x"))
 	const label = `# labels: {"socknotify_server":"shop"}`
 	p := <-profile
-	for what, want := range map[string]bool{"callData": true, "TestProfileLabels.func1.1": true, "server.failure.await": false} {
+	for what, want := range map[string]bool{"callData": true, "TestProfileLabels.func1.1": true, "engine.Failure.Await": false} {
 		for g := range strings.SplitSeq(p, "\n\n") {
 			if strings.Contains(g, what) && strings.Contains(g, label) != want {
 				t.Errorf("goroutine %s has no label, or one that it should not have:\n%s", what, g)

@@ -1,40 +1,19 @@
 package server
 
-import (
-	"crypto/tls"
-	"net"
+import "crypto/tls"
 
-	"github.com/socknotify/socknotify/sock"
-)
-
-func (s *server) serveTLS(c *config, l net.Listener, certFile, keyFile string) error {
-	config, err := c.tls(certFile, keyFile)
-	if err != nil {
-		if l != nil {
-			l.Close()
-		}
-		return err
-	}
-	return s.serveListener(c, l, config)
+// withTLS returns a config for connections with TLS.
+func (c config) withTLS(certFile, keyFile string) config {
+	c.tls, c.err = certified(c.opts.TLSConfig, certFile, keyFile)
+	return c
 }
 
-func (s *server) serveTLSSocket(c *config, socket *sock.Socket, certFile, keyFile string) error {
-	config, err := c.tls(certFile, keyFile)
-	if err != nil {
-		if socket != nil {
-			socket.Close()
-		}
-		return err
-	}
-	return s.serve(c, socket, nil, config)
-}
-
-// tls returns TLSConfig, or a copy with the certificate of the files. TLSConfig itself is used if it can be, so that
-// sessions of one listener can be resumed on another.
-func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
-	config := c.TLSConfig
+// certified returns a configuration, or a copy with the certificate of the files. The configuration
+// itself is used if it can be, so that sessions of one listener can be resumed on another.
+func certified(config *tls.Config, certFile, keyFile string) (*tls.Config, error) {
 	if certFile == "" && keyFile == "" {
-		if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil &&
+			config.GetConfigForClient == nil {
 			return nil, errNoCertificate
 		}
 		return config, nil
@@ -49,24 +28,4 @@ func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
 	}
 	config.Certificates = []tls.Certificate{cert}
 	return config, nil
-}
-
-// TLS returns what the handshake negotiated: version, cipher suite, application protocol (ALPN), the peer's
-// certificates. It is nil on a connection without TLS.
-func (c *conn) TLS() *tls.ConnectionState {
-	t := c.tls()
-	if t == nil {
-		return nil
-	}
-	state := t.tls.ConnectionState()
-	return &state
-}
-
-// tls returns the connection's transport if that is TLS, or nil.
-func (c *conn) tls() *tlsConn {
-	if !c.wrapped {
-		return nil
-	}
-	t, _ := c.extra.transport.(*tlsConn)
-	return t
 }

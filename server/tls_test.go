@@ -436,6 +436,36 @@ func TestTLSConfigFaults(t *testing.T) {
 	})
 }
 
+// With CryptoTLS a hijacker gets a *tls.Conn.
+func TestCryptoTLS(t *testing.T) {
+	noHijack(t)
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			if _, err := c.Read(buf); err != nil {
+				return err
+			}
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			go func() {
+				defer nc.Close()
+				fmt.Fprintf(nc, "%T", nc)
+			}()
+			return nil
+		}}
+		s := &srv{Handler: h, Backend: backend, CryptoTLS: true, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		c := tls.Client(dial(t, addr), config)
+		send(t, c, "hello")
+		expect(t, c, "*tls.Conn")
+		expectEnd(t, c, io.EOF)
+		if n := s.Stats().CryptoTLS; n != 0 {
+			t.Errorf("%d connections could not be taken over", n)
+		}
+	})
+}
+
 // A connection is hijacked by a goroutine that blocks on a *tls.Conn, and resumed, with records in between.
 func TestTLSHijack(t *testing.T) {
 	noHijack(t)
@@ -454,7 +484,7 @@ func TestTLSHijack(t *testing.T) {
 				return err
 			}
 			go func() {
-				tc := nc.(*tls.Conn)
+				tc := nc
 				var line [6]byte
 				if _, err := io.ReadFull(tc, line[:]); err != nil {
 					t.Error(err)

@@ -1,67 +1,28 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
-	"reflect"
 	"testing"
 
 	testawait "github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/server/internal/conn"
 )
 
-// Every field of a Server reaches the server that runs.
-func TestConfigHasEveryField(t *testing.T) {
-	var s Server[string]
-	v := reflect.ValueOf(&s).Elem()
-	fields := 0
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() || f.Name == "Handler" {
-			continue
-		}
-		fields++
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Int, reflect.Int64:
-			f.SetInt(int64(i + 1))
-		case reflect.Uint8:
-			f.SetUint(uint64(i + 1))
-		case reflect.String:
-			f.SetString("a")
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Pointer:
-			f.Set(reflect.New(f.Type().Elem()))
-		case reflect.Func:
-			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
-		case reflect.Struct:
-			if f = f.Field(0); f.Kind() == reflect.Bool {
-				f.SetBool(true)
-			} else {
-				f.SetInt(int64(i + 1))
-			}
-		default:
-			t.Fatalf("%s is a %s", v.Type().Field(i).Name, f.Kind())
-		}
+// The options of a Server reach the server that runs, and its connections.
+func TestOptionsAreCopied(t *testing.T) {
+	s := Server[string]{Workers: 3, MaxQueued: 5, Name: "n", ReadRate: Rate{PerSecond: 1, Burst: 2},
+		TLSConfig: new(tls.Config)}
+	c := configOf(&s)
+	if o := c.opts; o.Workers != 3 || o.Name != "n" || o.ReadRate != s.ReadRate || o.TLSConfig != s.TLSConfig {
+		t.Errorf("the server has %+v", o)
 	}
-	c := reflect.ValueOf(configOf(&s)).Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() || f.Name == "Handler" {
-			continue
-		}
-		got := c.FieldByName(f.Name)
-		switch {
-		case !got.IsValid() || got.Type() != f.Type:
-			t.Errorf("config has no %s %s", f.Name, f.Type)
-		case f.Type.Kind() == reflect.Func && got.Pointer() != v.Field(i).Pointer():
-			t.Errorf("%s is another function", f.Name)
-		case f.Type.Kind() != reflect.Func && !got.Equal(v.Field(i)):
-			t.Errorf("%s is %v, want %v", f.Name, got, v.Field(i))
-		}
+	var o conn.Options
+	copyOptions(&o, c.opts)
+	if want := (conn.Options{MaxQueued: 5, ReadRate: s.ReadRate}); o != want {
+		t.Errorf("connections have %+v, want %+v", o, want)
 	}
-	if fields != c.NumField()-1 {
-		t.Errorf("Server has %d fields without Handler, and config has %d", fields, c.NumField()-1)
-	}
-	if configOf(&s).handler != nil {
+	if c.handler != nil {
 		t.Error("config has a handler, and Server has none")
 	}
 }
@@ -88,23 +49,24 @@ func (h wide) Writable(c *Conn[[100]int]) error { return nil }
 
 func (h wide) Close(c *Conn[[100]int], cause error) { h.got <- c.Value }
 
-// The calls of a handler are given the Conn that newConn has made, with its state, whatever the state's type is.
+// The calls of a handler are given the Conn that newConn has made, with its state, whatever the
+// state's type is.
 func TestConnOf(t *testing.T) {
 	h := wide{make(chan [100]int, 1)}
-	var calls calls = newTyped[[100]int](h)
+	calls := newTyped[[100]int](nil, h)
 	c := calls.newConn()
-	if err := calls.open(c); err != nil {
+	if err := calls.Open(c); err != nil {
 		t.Fatal(err)
 	}
-	if typed := connOf[[100]int](c); &typed.conn != c || typed.Value[98] != 98 {
+	if typed := connOf[[100]int](c); &typed.in != c || typed.Value[98] != 98 {
 		t.Errorf("another connection, with state %v", typed.Value)
 	}
-	calls.closed(c, nil)
+	calls.Close(c, nil)
 	if state := <-h.got; state[98] != 98 {
 		t.Errorf("Close has got %v", state)
 	}
-	if !calls.hasWritable() || newTyped[*int](counter{}).hasWritable() {
-		t.Error("Writable is called of a handler that has none, or not of one that has it")
+	if err := newTyped[*int](nil, counter{}).Writable(c); err != nil {
+		t.Errorf("Writable of a handler that has none: %v", err)
 	}
 	peer, err := net.Dial("tcp", servingOn(t, &Server[[100]int]{Handler: h}).String())
 	if err != nil {

@@ -12,7 +12,9 @@ import (
 func TestVocabulary(t *testing.T) {
 	words.Check(t, reflect.TypeFor[server.Server[int]](), reflect.TypeFor[server.Stats](),
 		reflect.TypeFor[server.PacketServer](), reflect.TypeFor[server.PacketStats]())
-	words.Keys(t, ".")
+	for _, folder := range []string{".", "internal/conn", "internal/engine"} {
+		words.Keys(t, folder)
+	}
 	words.Errors(t, server.ErrServerClosed, server.ErrIdle, server.ErrMessageTimeout, server.ErrSlow,
 		server.ErrHandshake)
 }

@@ -2,11 +2,11 @@ package websocket
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/park"
 )
 
 // A Kind says whether a message is text or binary. Its value is that of the operation code in RFC
@@ -78,26 +78,27 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("websocket: %s: %d %s", by, e.Code, e.Reason)
 }
 
-// The errors of this package, beside CloseErrors and those of net and os.
+// The errors of this package, beside CloseErrors and those of net and os. They are those of package
+// park.
 var (
 	// ErrClosed is returned by calls on a connection that was closed, or that is being closed.
 	// errors.Is(ErrClosed, net.ErrClosed) is true.
-	ErrClosed error = serving.ClosedError("websocket: the connection is closed")
+	ErrClosed = park.ErrStreamClosed
 	// ErrServerClosed is returned by Upgrade after Shutdown or Close, and is the cause of
 	// connections that they have ended. errors.Is(ErrServerClosed, net.ErrClosed) is true.
-	ErrServerClosed error = serving.ClosedError("websocket: the server is closed")
+	ErrServerClosed = park.ErrServerClosed
 	// ErrQueueFull is returned for a message that was dropped because of SlowDrop.
-	ErrQueueFull = errors.New("websocket: the queue is full")
+	ErrQueueFull = park.ErrQueueFull
 	// ErrTooLong is the cause of a connection whose peer has sent more than MaxMessage or MaxFrame
 	// allows.
-	ErrTooLong = errors.New("websocket: the message is too long")
+	ErrTooLong = park.ErrTooLong
 
 	// ErrIdle is the cause of a connection that was closed because of IdleTimeout or PongTimeout,
 	// ErrMessageTimeout because of ReadTimeout, and ErrSlow because of WriteTimeout or SlowClose.
 	// errors.Is finds all of them to be os.ErrDeadlineExceeded.
-	ErrIdle           error = serving.TimeoutError("websocket: idle for too long")
-	ErrMessageTimeout error = serving.TimeoutError("websocket: the message takes too long to arrive")
-	ErrSlow           error = serving.TimeoutError("websocket: the peer reads too slowly")
+	ErrIdle           = park.ErrIdle
+	ErrMessageTimeout = park.ErrMessageTimeout
+	ErrSlow           = park.ErrSlow
 )
 
 // A PanicError is the cause of a connection whose handler has panicked. It has the Value of the

@@ -180,6 +180,14 @@ func (h *host) request(t testing.TB, request string) *peer {
 	return p
 }
 
+// socketOf returns the socket of a client's connection.
+func socketOf(conn net.Conn) *net.TCPConn {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	return conn.(*net.TCPConn)
+}
+
 // frame returns a frame of a client. first is the first byte.
 func frame(first byte, payload string) []byte {
 	b := appendHeader(nil, 0, false, len(payload))

@@ -116,28 +116,17 @@ type Server struct {
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
-	log       serving.Log
-	clock     clock.Clock
-	start     time.Time
-	limit     limits
-	maxQueued uint64
-	deflater  *deflater
-	// goroutines write for connections whose handlers run, and read from connections that cannot be
-	// parked.
-	goroutines sync.WaitGroup
+	once     sync.Once
+	failed   error // of prepare
+	streams  park.Streams
+	log      serving.Log
+	clock    clock.Clock
+	start    time.Time
+	limit    limits
+	deflater *deflater
 
-	queued                                      atomic.Int64
-	accepted, refused, rejected, dropped, calls atomic.Uint64
-	idle, slow, late                            atomic.Uint64 // of Stats.TimedOut
-	times                                       metrics.Recorder
-
-	mu      sync.Mutex
-	lot     *park.Lot
-	failed  error
-	conns   []*Conn
-	open    int // upgrades under way, and connections whose OnClose has not returned
-	closing bool
-	empty   chan struct{} // closed when closing is set and open is 0
+	rejected, calls, idle, late atomic.Uint64
+	times                       metrics.Recorder
 }
 
 // A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a connection.
@@ -172,30 +161,19 @@ type Stats struct {
 
 // Stats returns the current counters.
 func (s *Server) Stats() Stats {
-	st := Stats{QueuedBytes: s.queued.Load(), Accepted: s.accepted.Load(), Refused: s.refused.Load(),
-		Rejected: s.rejected.Load(), Dropped: s.dropped.Load(), Calls: s.calls.Load(), Panics: s.log.Panics(),
-		TimedOut: metrics.TimedOut{Idle: s.idle.Load(), Slow: s.slow.Load(), Message: s.late.Load()}}
+	in := s.streams.Stats()
+	st := Stats{Conns: in.Conns, Parked: in.Parked, Waiting: in.Waiting, Running: in.Running, Workers: in.Workers,
+		QueuedBytes: in.QueuedBytes, Accepted: in.Accepted, Refused: in.Refused, Rejected: s.rejected.Load(),
+		Dropped: in.Dropped, Calls: s.calls.Load(), Panics: s.log.Panics() + in.Panics, TimedOut: in.TimedOut}
+	st.TimedOut.Idle += s.idle.Load()
+	st.TimedOut.Message = s.late.Load()
 	s.times.AddTo(&st.CallTime)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.Conns = s.open
-	if s.lot != nil {
-		lot := s.lot.Stats()
-		st.Parked, st.Waiting, st.Running, st.Workers = lot.Parked, lot.Waiting, lot.Running, lot.Workers
-	}
 	return st
 }
 
 // Lots returns the server's lot, for observers such as package debug. It returns none before the
 // first request. The server owns the lot.
-func (s *Server) Lots() (lots []*park.Lot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lot != nil {
-		lots = append(lots, s.lot)
-	}
-	return lots
-}
+func (s *Server) Lots() []*park.Lot { return s.streams.Lots() }
 
 // The timeouts, of which 0 is none.
 func (s *Server) pingInterval() time.Duration { return serving.Or(s.PingInterval, 30*time.Second) }
@@ -205,41 +183,19 @@ func (s *Server) pongTimeout() time.Duration {
 func (s *Server) readTimeout() time.Duration {
 	return serving.Or(s.ReadTimeout, serving.DefaultTimeout)
 }
-func (s *Server) writeTimeout() time.Duration {
-	return serving.Or(s.WriteTimeout, serving.DefaultTimeout)
-}
 func (s *Server) closeTimeout() time.Duration { return serving.Or(s.CloseTimeout, 5*time.Second) }
 
 // now returns the time since the server's start.
 func (s *Server) now() time.Duration { return s.clock.Since(s.start) }
 
-// begin starts the server at its first request, and counts an upgrade, unless the server is closed
-// or full. A nil error must be followed by done.
-func (s *Server) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closing:
-		return ErrServerClosed
-	case s.failed != nil:
-		return s.failed
-	case s.lot == nil:
-		if s.failed = s.prepare(); s.failed != nil {
-			return s.failed
-		}
-	}
-	if s.MaxConns > 0 && s.open >= s.MaxConns {
-		s.refused.Add(1)
-		return errFull
-	}
-	s.open++
-	return nil
+// prepare checks the fields and starts the server, at its first request.
+func (s *Server) prepare() error {
+	s.once.Do(func() { s.failed = s.check() })
+	return s.failed
 }
 
-var errFull = fmt.Errorf("websocket: upgrade: too many connections")
-
-// prepare checks the fields and makes the lot.
-func (s *Server) prepare() error {
+// check checks the fields, and sets those that are derived from them.
+func (s *Server) check() error {
 	s.log.Prefix, s.log.Name, s.log.Logger = "websocket: ", s.Name, func() *slog.Logger { return s.Logger }
 	invalid := func(field string) error {
 		return fmt.Errorf("websocket: %w: %s", socknotify.ErrInvalid, field)
@@ -249,27 +205,32 @@ func (s *Server) prepare() error {
 		return invalid("OnMessage is nil")
 	case s.Compression > flate.BestCompression:
 		return invalid("Compression is more than 9")
-	case !s.SlowPolicy.Valid():
-		return invalid("SlowPolicy is unknown")
+	case len(s.Subprotocols) > math.MaxUint16-1:
+		return invalid("Subprotocols are too many")
 	}
 	for _, p := range s.Subprotocols {
 		if !isToken(p) {
 			return invalid(fmt.Sprintf("Subprotocols has %q, which is not a token", p))
 		}
 	}
-	lot, err := park.New(park.Config{MaxRunning: s.MaxRunning, Backend: s.Backend, Unwrap: s.Unwrap, Name: s.Name,
-		Logger: s.Logger})
-	if err != nil {
-		return err
-	}
-	s.lot, s.clock, s.empty = lot, clock.Current(), make(chan struct{})
+	s.clock = clock.Current()
 	s.start = s.clock.Now()
 	s.limit.message = bound(s.MaxMessage, 1<<20)
 	s.limit.frame = min(s.limit.message, bound(s.MaxFrame, math.MaxInt))
-	s.maxQueued = bound(s.MaxQueued, 256<<10)
 	if s.Compression > 0 {
 		s.deflater = &deflater{level: s.Compression}
 	}
+	g := &s.streams
+	g.MaxConns, g.MaxRunning, g.MaxQueued, g.SlowPolicy = s.MaxConns, s.MaxRunning, s.MaxQueued, s.SlowPolicy
+	g.WriteTimeout = s.WriteTimeout
+	g.Name, g.Backend, g.Unwrap, g.Logger = s.Name, s.Backend, s.Unwrap, s.Logger
+	g.OnInput = func(in *park.Stream, b []byte) error {
+		in.Value.(*Conn).consume(b)
+		return nil
+	}
+	g.OnTimer = func(in *park.Stream) time.Duration { return in.Value.(*Conn).due() }
+	g.OnShutdown = func(in *park.Stream) { in.Value.(*Conn).shut(serverEnds, serverEnds) }
+	g.OnClose = func(in *park.Stream, err error) { in.Value.(*Conn).finish(err) }
 	return nil
 }
 
@@ -281,41 +242,6 @@ func bound(limit, otherwise int) uint64 {
 	return uint64(cmp.Or(limit, otherwise))
 }
 
-// done ends what begin has begun: the upgrade has failed, or OnClose has returned.
-func (s *Server) done() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open--; s.open == 0 && s.closing {
-		close(s.empty)
-	}
-}
-
-// add adds a connection. It reports whether the server is still open.
-func (s *Server) add(c *Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.index = len(s.conns)
-	s.conns = append(s.conns, c)
-	return !s.closing
-}
-
-func (s *Server) remove(c *Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	end := len(s.conns) - 1
-	last := s.conns[end]
-	last.index = c.index
-	s.conns[c.index], s.conns[end] = last, nil
-	s.conns = s.conns[:end]
-}
-
-// all returns the connections that are open.
-func (s *Server) all() []*Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]*Conn(nil), s.conns...)
-}
-
 // serverEnds is how Shutdown ends connections.
 var serverEnds = &CloseError{Code: CodeGoingAway, Reason: "the server ends", cause: ErrServerClosed}
 
@@ -325,50 +251,14 @@ var serverEnds = &CloseError{Code: CodeGoingAway, Reason: "the server ends", cau
 // returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
 // socknotify.ErrInvalid.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if ctx == nil {
-		return fmt.Errorf("websocket: shutdown: %w: nil context", socknotify.ErrInvalid)
-	}
-	lot := s.stop()
-	if lot == nil {
-		return nil
-	}
-	for _, c := range s.all() {
-		c.shut(serverEnds)
-	}
-	select {
-	case <-s.empty:
-	case <-ctx.Done():
-		s.Close()
-		return context.Cause(ctx)
-	}
-	s.goroutines.Wait()
+	err := s.streams.Shutdown(ctx)
 	s.log.Flush()
-	return lot.Shutdown(ctx)
+	return err
 }
 
 // Close closes the server and all connections at once. It does not wait for handlers. It always
 // returns nil.
 func (s *Server) Close() error {
-	lot := s.stop()
-	if lot == nil {
-		return nil
-	}
-	for _, c := range s.all() {
-		c.abort(ErrServerClosed)
-	}
 	s.log.Flush()
-	return lot.Close()
-}
-
-// stop refuses further connections. It returns nil if there was no request.
-func (s *Server) stop() *park.Lot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.closing = true
-		if s.open == 0 && s.lot != nil {
-			close(s.empty)
-		}
-	}
-	return s.lot
+	return s.streams.Close()
 }

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
@@ -30,107 +27,47 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Upgrade(w
 // Upgrade calls OnOpen, and OnMessage for messages that came with the request.
 func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	key, status, err := s.checkRequest(w, r)
-	if err == nil {
-		if err = s.begin(); err != nil {
-			status = http.StatusInternalServerError
-			if err == errFull || err == ErrServerClosed {
-				status = http.StatusServiceUnavailable
-			}
-		}
-	}
 	if err != nil {
-		text := err.Error()
-		switch {
-		case status == http.StatusInternalServerError:
-			s.log.Log(slog.LevelError, "cannot upgrade", "err", err, "remote", r.RemoteAddr)
-			text = http.StatusText(status)
-		case err == errFull:
-			s.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns", "remote", r.RemoteAddr)
-		case err != ErrServerClosed:
-			s.rejected.Add(1)
-		}
-		http.Error(w, text, status)
+		s.rejected.Add(1)
+		http.Error(w, err.Error(), status)
 		return nil, err
 	}
-	conn, early, err := hijack(w)
-	if err != nil {
-		s.done()
+	c := &Conn{server: s}
+	c.stream.Value = c
+	var early []byte
+	if err = s.prepare(); err == nil {
+		early, err = s.streams.OpenHTTP(&c.stream, w)
+	}
+	switch {
+	case err == park.ErrMaxConns, err == ErrServerClosed:
+		if err == park.ErrMaxConns {
+			s.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns", "remote", r.RemoteAddr)
+		}
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return nil, err
+	case err != nil:
 		s.log.Log(slog.LevelError, "cannot upgrade", "err", err, "remote", r.RemoteAddr)
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return nil, err
 	}
-	c := s.newConn(conn)
+	c.lastIn = s.now()
+	c.lastMessage.Store(int64(c.lastIn))
 	c.protocol = s.choose(r)
 	extension := ""
 	if s.deflater != nil {
 		extension, c.compressed = negotiate(r.Header["Sec-Websocket-Extensions"])
 	}
-	b := answer(key, c.protocol, extension, w.Header())
-	s.accepted.Add(1)
-	conn.SetDeadline(time.Now().Add(serving.DefaultTimeout))
-	if _, err = conn.Write(b); err == nil {
-		err = conn.SetDeadline(time.Time{})
-	}
+	c.stream.WriteShared(answer(key, c.Subprotocol(), extension, w.Header()))
+	err = c.stream.Start(early, func(*park.Stream) error {
+		if s.OnOpen != nil {
+			c.handle(func() error { return s.OnOpen(c, r) })
+		}
+		return nil
+	})
 	if err != nil {
-		conn.Close()
-		s.done()
 		return nil, fmt.Errorf("websocket: upgrade: %w", err)
 	}
-	if !s.add(c) {
-		c.shut(serverEnds) // the peer has its answer, and Shutdown has not seen the connection
-	}
-	c.open(r, early)
 	return c, nil
-}
-
-// open calls OnOpen and handles what was received with the request.
-func (c *Conn) open(r *http.Request, early []byte) {
-	s := c.server
-	if s.OnOpen != nil {
-		returned := false
-		defer func() {
-			if !returned {
-				c.finish(errGoexit)
-			}
-		}()
-		c.handle(func() error { return s.OnOpen(c, r) })
-		returned = true
-	}
-	c.run(early)
-}
-
-func (s *Server) newConn(conn net.Conn) *Conn {
-	c := &Conn{server: s, conn: conn, running: true}
-	switch conn.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		c.socket = nowait.Of(conn)
-		c.plain = c.socket.OK()
-	default:
-		c.conn = park.Wrap(conn)
-		c.socket = nowait.Of(innermost(conn))
-	}
-	c.function = func(net.Conn) { c.run(nil) }
-	c.lastIn = s.now()
-	c.lastMessage = c.lastIn
-	return c
-}
-
-// hijack takes the connection from net/http, with the bytes that were read from it and not used.
-func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
-	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return nil, nil, fmt.Errorf("websocket: hijack: %w", err)
-	}
-	if rw != nil {
-		b, _ := rw.Reader.Peek(rw.Reader.Buffered())
-		early = append(early, b...)
-	}
-	if s, ok := conn.(interface{ Detach() (net.Conn, []byte) }); ok { // of package park
-		var unread []byte
-		conn, unread = s.Detach()
-		early = append(early, unread...)
-	}
-	return conn, early, nil
 }
 
 // checkRequest checks a request. It returns the value of Sec-WebSocket-Key, or the status and the reason of a refusal.
@@ -184,18 +121,18 @@ func SameOrigin(r *http.Request) bool {
 	return len(origin) == 1 && err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// choose returns the subprotocol, or the empty string.
-func (s *Server) choose(r *http.Request) string {
-	for _, p := range s.Subprotocols {
+// choose returns the place of the subprotocol in Subprotocols and one more, or 0.
+func (s *Server) choose(r *http.Request) uint16 {
+	for i, p := range s.Subprotocols {
 		for _, line := range r.Header["Sec-Websocket-Protocol"] {
 			for offered := range strings.SplitSeq(line, ",") {
 				if strings.TrimSpace(offered) == p {
-					return p
+					return uint16(i + 1)
 				}
 			}
 		}
 	}
-	return ""
+	return 0
 }
 
 // answer returns the answer to a handshake.

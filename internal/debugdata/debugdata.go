@@ -193,6 +193,8 @@ type ServerCounts struct {
 	Handshakes        uint64 `json:"handshakes,omitempty"`
 	FailedHandshakes  uint64 `json:"failed_handshakes,omitempty"`
 	LateHandshakes    uint64 `json:"late_handshakes,omitempty"`
+	Dropped           uint64 `json:"dropped,omitempty"`    // writes of streams that were refused
+	CryptoTLS         uint64 `json:"crypto_tls,omitempty"` // connections that crypto/tls keeps
 	EvictedHandshakes uint64 `json:"evicted_handshakes,omitempty"`
 	BadPreambles      uint64 `json:"bad_preambles,omitempty"`
 

@@ -1,7 +1,6 @@
 package unwrap
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +71,7 @@ const maxEmptyReads = 100
 // ended reports whether err says that nothing can be read from conn any more. Package tls returns an error for good,
 // unless it is that of a deadline.
 func ended(conn net.Conn, err error) bool {
-	if _, ok := conn.(*tls.Conn); ok {
+	if _, ok := AsTLS(conn); ok {
 		return true
 	}
 	var errno syscall.Errno

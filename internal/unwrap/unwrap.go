@@ -7,12 +7,15 @@
 package unwrap
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"reflect"
 	"syscall"
+
+	"github.com/socknotify/socknotify/internal/tlsrecord"
 )
 
 // A Hook returns the connection directly below a wrapper. If it returns nil, the conventions apply. If it returns its
@@ -103,13 +106,32 @@ func Find(conn net.Conn, hook Hook) (Socket, error) {
 	return Socket{}, &OpaqueError{Type: fmt.Sprintf("%T", conn), Layer: fmt.Sprintf("%T", in), Err: failed}
 }
 
+// A TLSConn is a server's TLS connection: a *tls.Conn or a *tlsrecord.Conn.
+type TLSConn interface {
+	net.Conn
+	HandshakeContext(context.Context) error
+	ConnectionState() tls.ConnectionState
+	NetConn() net.Conn
+}
+
+// AsTLS returns conn if it is a TLSConn.
+func AsTLS(conn net.Conn) (TLSConn, bool) {
+	switch conn := conn.(type) {
+	case *tls.Conn:
+		return conn, true
+	case *tlsrecord.Conn:
+		return conn, true
+	}
+	return nil, false
+}
+
 // PendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
-func PendingTLS(conn net.Conn, hook Hook) *tls.Conn {
+func PendingTLS(conn net.Conn, hook Hook) TLSConn {
 	for range maxLayers {
 		if isNil(conn) {
 			break
 		}
-		if t, ok := conn.(*tls.Conn); ok && !t.ConnectionState().HandshakeComplete {
+		if t, ok := AsTLS(conn); ok && !t.ConnectionState().HandshakeComplete {
 			return t
 		}
 		conn, _ = below(conn, hook)

@@ -143,7 +143,11 @@ func (h *hooks) add(conn net.Conn, what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conns[conn] = true
-	h.states = append(h.states, fmt.Sprintf("%s %T", what, conn))
+	kind := fmt.Sprintf("%T", conn)
+	if _, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		kind = "TLS" // net/http has a *tls.Conn
+	}
+	h.states = append(h.states, what+" "+kind)
 }
 
 func (h *hooks) seen(what string) bool {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 
+	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -130,7 +131,7 @@ func validTrailer(name string) bool {
 func (c *conn) connectionState() *tls.ConnectionState {
 	if c.tlsState == nil {
 		if p, ok := c.conn.(*park.Conn); ok {
-			if t, ok := p.NetConn().(*tls.Conn); ok {
+			if t, ok := unwrap.AsTLS(p.NetConn()); ok {
 				state := t.ConnectionState()
 				c.tlsState = &state
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -190,7 +191,7 @@ func (s *Server) SetKeepAlivesEnabled(v bool) {
 // checkTLS refuses the cipher suites of TLS 1.2 that RFC 9113 (9.2.2) forbids, unless the server
 // permits them.
 func (s *Server) checkTLS(netConn net.Conn) error {
-	t, ok := netConn.(*tls.Conn)
+	t, ok := unwrap.AsTLS(netConn)
 	if !ok {
 		return nil
 	}

@@ -138,5 +138,3 @@ func park(t *testing.T, k backend.Poller, until time.Time, poll func() bool) {
 }
 
 var noDeadline time.Time
-
-func sleepOn() bool { return false }

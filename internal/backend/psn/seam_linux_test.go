@@ -11,32 +11,6 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn"
 )
 
-func TestStatus(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		a, _ := pair(t)
-		for i, s := range []struct {
-			action backend.Action
-			want   backend.Status
-		}{
-			{backend.Set, backend.Absent}, {backend.Suppress, backend.Absent}, {backend.Delete, backend.Absent},
-			{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done}, {backend.Suppress, backend.Done},
-			{backend.Add, backend.Present}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
-		} {
-			if got := change(k, s.action, a, 1, both); got != s.want {
-				t.Fatalf("step %d: action %d: status %d; want %d", i, s.action, got, s.want)
-			}
-		}
-		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Delete} {
-			for _, s := range []int{-1, 1 << 30, 1 << 20} {
-				if got := change(k, action, s, 1, both); got != backend.Bad {
-					t.Fatalf("action %d: descriptor %d: status %d; want Bad", action, s, got)
-				}
-			}
-		}
-	})
-}
-
 // A change of a closed socket is Bad. If another socket has the number, it is Absent.
 func TestClosedAndReused(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
@@ -77,55 +51,6 @@ func TestClosedAndReused(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
-		write(t, a)
-		write(t, b)
-		queued()
-		for range 3 {
-			for s, want := range map[int]bool{a: true, b: false} {
-				if has, err := k.Has(uintptr(s)); has != want || err != nil {
-					t.Fatalf("Has = %v, %v; want %v", has, err, want)
-				}
-			}
-		}
-		if _, err := k.Has(1 << 20); err == nil {
-			t.Fatal("Has of no socket: no error")
-		}
-		// Has does not change which reports are due.
-		want(t, k, 1, backend.In)
-		k.Has(uintptr(a))
-		none(t, k)
-		must(t, k, backend.Suppress, a, 1, 0)
-		k.Has(uintptr(a))
-		none(t, k)
-	})
-}
-
-func TestSetPolls(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
-		write(t, b)
-		for token := uint64(1); token < 5; token++ {
-			want(t, k, token, backend.In)
-			none(t, k)
-			must(t, k, backend.Set, a, token, both) // the layer above polls again
-			want(t, k, token, backend.In)
-			must(t, k, backend.Set, a, token+1, both)
-		}
-		must(t, k, backend.Suppress, a, 9, 0)
-		queued()
-		none(t, k)
-		must(t, k, backend.Set, a, 10, both)
-		want(t, k, 10, backend.In)
-	})
-}
-
 // The harvest of a Poll has the conditions that hold after the changes of the same Poll.
 func TestChangesComeBeforeTheHarvest(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
@@ -157,21 +82,6 @@ func TestChangesComeBeforeTheHarvest(t *testing.T) {
 			if c.Status != backend.Done {
 				t.Fatalf("%+v", all)
 			}
-		}
-	})
-}
-
-// Data arrives after Park's poll, when the caller believes that it may sleep.
-func TestArrivalBetweenPollAndSleep(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
-		for range 50 {
-			park(t, k, time.Time{}, func() bool { write(t, b); return false })
-			want(t, k, 1, backend.In)
-			drain(a)
-			must(t, k, backend.Set, a, 1, both)
 		}
 	})
 }
@@ -210,94 +120,6 @@ func TestOthersTakeThePacket(t *testing.T) {
 			must(t, k, backend.Set, a, token+2, both)
 			want(t, k, token+2, backend.In)
 			drain(a)
-		}
-	})
-}
-
-func TestWakeIsSticky(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		k.Wake()
-		k.Wake()
-		park(t, k, time.Time{}, sleepOn)
-		park(t, k, time.Time{}, func() bool { k.Wake(); return false })
-		// A wake-up that a Poll dequeues is not lost.
-		park(t, k, time.Time{}, func() bool { k.Wake(); harvest(k); return false })
-		for range 100 {
-			done := make(chan struct{})
-			go func() { k.Wake(); harvest(k); close(done) }()
-			park(t, k, time.Time{}, sleepOn)
-			<-done
-		}
-	})
-}
-
-// A deadline ends a Park, not early, and does not keep later ones from blocking.
-func TestDeadline(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
-		for range 10 {
-			start, parks := time.Now(), 0
-			for until := start.Add(2 * time.Millisecond); time.Now().Before(until); parks++ {
-				park(t, k, until, sleepOn)
-			}
-			if parks > 5 {
-				t.Fatalf("%d Parks until a deadline", parks)
-			}
-			park(t, k, time.Now().Add(-time.Second), sleepOn)
-			written := false
-			for parks := 0; len(harvest(k)) == 0; parks++ {
-				if parks > 5 {
-					t.Fatal("too many Parks returned without cause")
-				}
-				park(t, k, time.Time{}, func() bool {
-					if !written {
-						write(t, b)
-						written = true
-					}
-					return false
-				})
-			}
-			drain(a)
-			must(t, k, backend.Set, a, 1, both)
-		}
-	})
-}
-
-// A harvest takes no more reports than fit into ready. The next harvest returns the rest.
-func TestHarvestFillsNoMoreThanReady(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k := open(t, sys)
-		const n = 200
-		for _, room := range []int{1, 3, 128, n + 1} {
-			var socks [n]int
-			for i := range socks {
-				a, b := pair(t)
-				socks[i] = a
-				must(t, k, backend.Add, a, uint64(i), both)
-				write(t, b)
-			}
-			queued()
-			seen := make(map[uint64]bool)
-			ready := make([]backend.Ready, room)
-			for len(seen) < n {
-				got := k.Poll(nil, ready)
-				if got == 0 {
-					t.Fatalf("%d reports are missing", n-len(seen))
-				}
-				for _, r := range ready[:got] {
-					if seen[r.Token] {
-						t.Fatalf("token %d was reported twice", r.Token)
-					}
-					seen[r.Token] = true
-				}
-			}
-			none(t, k)
-			for _, s := range socks {
-				must(t, k, backend.Delete, s, 0, 0)
-			}
 		}
 	})
 }

@@ -37,7 +37,9 @@ var absences = []absence{
 		"T3/OneForEachEnable", "T5/Coalesce", "T6/PolledWhenEnabled",
 	}},
 	{on: notLinux, why: "a receive does not block once a datagram socket was shut down", cases: []string{"X5/SockPersistsAfterBlocked"}},
-	{wine: wine.ForgetsReset, why: string(wine.ForgetsReset), cases: []string{"O4/ResetBehindASend", "O5/ResetBehindAReceive"}},
+	{wine: wine.ForgetsReset, why: string(wine.ForgetsReset), cases: []string{
+		"O4/ResetBehindASend", "O4/ResetOfMany", "O5/ResetBehindAReceive", "O5/ResetNotReported",
+	}},
 	{on: sysvs, backend: "poll", why: "the next socket may have the same identity (internal/backend/poll)", cases: []string{"G9/ReusedNumberNotRegistered"}},
 	{psn: true, why: "Windows does not report a local shutdown (E3)", cases: []string{"E3/LocalShutdown"}},
 	{on: []string{"netbsd", "illumos", "solaris"}, backend: "poll", why: "poll(2) reports no errors, and unread data hides them (E5)",

@@ -36,8 +36,11 @@ func (r *run) call(words []string) {
 	r.process(b)
 	for i, err := range b.results {
 		var of *socknotify.OpError
-		if err != nil && err != errOld && (!errors.As(err, &of) || of.Op != ops[i]) {
-			r.Fatalf("Result of entry %d is %T of %v; want *OpError of %v", i, err, of, ops[i])
+		if err == nil || err == errOld {
+			continue
+		}
+		if !errors.As(err, &of) || of.Op != ops[i] || !strings.Contains(err.Error(), ops[i].String()) {
+			r.Fatalf("Result of entry %d is %T, %v; want *OpError of %v", i, err, err, ops[i])
 		}
 	}
 }
@@ -132,9 +135,10 @@ func (r *run) process(b *batch) {
 	}
 	r.dequeued(buf[:n], err, want)
 	whole := errors.Is(err, socknotify.ErrInvalid) || errors.Is(err, socknotify.ErrClosed)
+	waited := len(want) > 0 && want[0] == "whatever" // and the port was closed then
 	for i, result := range b.results {
 		switch {
-		case whole && result != errOld:
+		case whole && result != errOld && !waited:
 			r.Fatalf("Result of entry %d of a call that failed as a whole: %v", i, result)
 		case !whole:
 			r.result(i, result, b.wants[i])
@@ -158,20 +162,24 @@ func (r *run) contexts(name string) (context.Context, bool) {
 }
 
 // dequeued checks what a call has dequeued: notifications or an error; "any 3" keeps so many for
-// the statements that follow; "whatever" is anything.
+// the statements that follow; "some" keeps what came; "whatever" is anything. An error may follow
+// the latter two.
 func (r *run) dequeued(got []note, err error, want []string) {
 	r.Helper()
 	switch {
-	case len(want) > 0 && want[0] == "whatever":
+	case len(want) > 0 && (want[0] == "whatever" || want[0] == "some"):
 		if err != nil && !errors.Is(err, socknotify.ErrTimeout) {
-			r.errors(err, nil)
+			r.errors(err, want[1:])
+		}
+		if want[0] == "some" {
+			r.pending[r.port] = append(r.pending[r.port], got...)
 		}
 		return
 	case len(want) == 2 && want[0] == "any":
 		if r.errors(err, nil); len(got) != r.number(want[1]) {
 			r.Fatalf("want %s notifications, got %s", want[1], noteTexts(got))
 		}
-		r.pending[r.p()] = append(r.pending[r.p()], got...)
+		r.pending[r.port] = append(r.pending[r.port], got...)
 		return
 	case len(want) > 0 && errorNames()[want[0]] != nil:
 		r.errors(err, want)
@@ -183,29 +191,29 @@ func (r *run) dequeued(got []note, err error, want []string) {
 }
 
 // next is the next notification: one that a call has kept, or one that a call waits for.
-func (r *run) next(p *port) note {
+func (r *run) next() note {
 	r.Helper()
-	if kept := r.pending[p]; len(kept) > 0 {
-		r.pending[p] = kept[1:]
+	if kept := r.pending[r.port]; len(kept) > 0 {
+		r.pending[r.port] = kept[1:]
 		return kept[0]
 	}
 	if r.entries == 1 {
-		return r.env.next(p)
+		return r.env.next(r.p())
 	}
 	buf := room(r.entries)
-	n, err := p.Process(nil, buf, patience())
+	n, err := r.p().Process(nil, buf, patience())
 	if n == 0 || err != nil {
 		r.overdue("Wait = %d, %v; want a notification", n, err)
 	}
 	r.untouched(buf)
-	r.pending[p] = buf[1:n]
+	r.pending[r.port] = buf[1:n]
 	return buf[0]
 }
 
 // nothingKept fails if a call has dequeued what no statement has looked at.
 func (r *run) nothingKept() {
 	r.Helper()
-	if kept := r.pending[r.p()]; len(kept) > 0 {
+	if kept := r.pending[r.port]; len(kept) > 0 {
 		r.Fatalf("want nothing, got %s", noteTexts(kept))
 	}
 }
@@ -214,10 +222,10 @@ func (r *run) nothingKept() {
 func (r *run) within(a []string) {
 	most, left := r.number(a[0]), r.expected(a[1:])
 	for range most {
-		n := r.next(r.p())
+		n := r.next()
 		left = slices.DeleteFunc(left, func(w expected) bool { return w.is(n) })
 		if len(left) == 0 {
-			r.pending[r.p()] = nil
+			r.pending[r.port] = nil
 			return
 		}
 	}
@@ -226,7 +234,7 @@ func (r *run) within(a []string) {
 
 // waits are calls that wait, under one name.
 type waits struct {
-	p      *port
+	port   string
 	ends   chan result
 	brief  bool // they end by themselves
 	limit  time.Duration
@@ -240,7 +248,7 @@ func (r *run) wait(words []string) {
 	a := parts[0]
 	count, entries, timeout := 1, 1, time.Duration(-1)
 	var ctx context.Context
-	w, all := &waits{p: p}, false
+	w, all, starting := &waits{port: r.port}, false, false
 	var begun time.Time // of a deadline
 	for _, word := range a[1:] {
 		name, value, _ := strings.Cut(word, "=")
@@ -258,6 +266,8 @@ func (r *run) wait(words []string) {
 			r.Cleanup(cancel)
 		case "all":
 			all = true
+		case "starting":
+			starting = true
 		default:
 			count = r.number(word)
 		}
@@ -278,12 +288,12 @@ func (r *run) wait(words []string) {
 		}()
 	}
 	w.limit = timeout
-	r.parks[p] += count
+	r.parks[w.port] += count
 	if w.brief = timeout >= 0 && timeout < time.Minute; w.brief {
-		r.brief[p] += count
+		r.brief[w.port] += count
 	}
-	if r.brief[p] == 0 {
-		r.parked(p, r.parks[p])
+	if r.brief[w.port] == 0 && !starting {
+		r.parked(p, r.parks[w.port])
 	}
 }
 
@@ -321,8 +331,8 @@ func (r *run) woken(a []string) {
 	}
 	got := r.get(w.ends)
 	r.notEarly(got.err, got.took, w.limit)
-	if r.parks[w.p]--; w.brief {
-		r.brief[w.p]--
+	if r.parks[w.port]--; w.brief {
+		r.brief[w.port]--
 	}
 	if len(a) < 2 || a[1] != "completed" && a[1] != "accepted" {
 		r.dequeued(got.notes, got.err, a[1:])
@@ -336,6 +346,35 @@ func (r *run) woken(a []string) {
 	} else {
 		r.completion(got.notes[0], a[2:])
 	}
+}
+
+// until repeats a block until a poll finds notifications, which must all be the one that is wanted;
+// with "nothing" until it finds none, and with "success" until an error that may be, is not.
+func (r *run) until(a []string) {
+	p, body := r.p(), r.stmt.block
+	switch a[0] {
+	case "nothing":
+		r.env.until("nothing comes", func() bool { r.block(body); return len(r.env.now(p)) == 0 })
+		return
+	case "success":
+		before := r.perhaps.Load()
+		r.env.until("it succeeds", func() bool { r.block(body); return r.perhaps.Load() > before })
+		return
+	}
+	want := r.expected(a)
+	if len(want) != 1 {
+		r.Fatalf("want one notification")
+	}
+	r.env.until("the notification comes", func() bool {
+		r.block(body)
+		got := r.env.now(p)
+		for _, n := range got {
+			if !want[0].is(n) {
+				r.Fatalf("want %s, got %s", texts(want), noteTexts(got))
+			}
+		}
+		return len(got) > 0
+	})
 }
 
 // all ranges over the notifications that come, and breaks after those that are wanted.
@@ -365,7 +404,7 @@ func (r *run) start(words []string) {
 		q, made := r.request(what)
 		err := r.startOne(p, what, q, made)
 		if err == nil {
-			r.ops[what[1]].b = made
+			r.ops[what[1]].owns(r.port, what, made)
 		}
 		r.errors(err, want)
 		return
@@ -380,7 +419,7 @@ func (r *run) start(words []string) {
 		}
 		q, made := r.request(what)
 		if len(want) == 0 {
-			r.ops[what[1]].b = made
+			r.ops[what[1]].owns(r.port, what, made)
 		}
 		list, b.wants = append(list, q), append(b.wants, want)
 	}

@@ -15,16 +15,6 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// X2: the standard library's connections.
-var connCases = map[string]func(*env){
-	"X2/Listeners":         everyListener,
-	"X2/GoesOnWorking":     connGoesOnWorking,
-	"X2/CloseRaces":        connCloseRaces,
-	"X2/KeptReachable":     connKeptReachable,
-	"X2/ReleasedByRemoval": connReleased,
-	"X2/EndingConns":       endingConns,
-}
-
 // A conn is what package net's connections have in common here.
 type conn interface {
 	net.Conn
@@ -48,8 +38,7 @@ func enableConn(c syscall.Conn, k any, filter events, t socknotify.Trigger) reg 
 	return reg{Conn: c, Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t}
 }
 
-func disableConn(c syscall.Conn) reg { return reg{Conn: c, Op: socknotify.OpDisable} }
-func removeConn(c syscall.Conn) reg  { return reg{Conn: c, Op: socknotify.OpRemove} }
+func removeConn(c syscall.Conn) reg { return reg{Conn: c, Op: socknotify.OpRemove} }
 
 func (e *env) must(err error) {
 	e.Helper()
@@ -179,35 +168,6 @@ func connGoesOnWorking(e *env) {
 	e.want(p, "a", in)
 }
 
-func connCloseRaces(e *env) {
-	p := e.port()
-	stop := e.workers(p, 2, 2, func(note) {})
-	known := e.known("unix", "tcp")
-	for i := range 100 {
-		a, b := e.netPair(known[0])
-		ended := async(func() error {
-			for {
-				regs := []reg{enableConn(a, i, in|out, level|oneShot), disableConn(a)}
-				if _, err := p.Process(regs, nil, 0); err != nil {
-					return err
-				}
-				if r := regs[0].Result; r != nil {
-					if !errors.Is(r, net.ErrClosed) {
-						return r
-					}
-					return nil
-				}
-				b.Write([]byte("x"))
-			}
-		})
-		runtime.Gosched()
-		a.Close()
-		e.end(ended, "registering beside Close")
-		b.Close()
-	}
-	stop()
-}
-
 // connKeptReachable forgets a registered connection, which must not be closed by that.
 func connKeptReachable(e *env) {
 	p := e.port()
@@ -250,31 +210,35 @@ func connKeptReachable(e *env) {
 	})
 }
 
+// removedConn removes a connection in one of three ways, and returns what was reachable with it.
+//
+//go:noinline
+func (e *env) removedConn(p *port, way int) (weak.Pointer[net.UDPConn], weak.Pointer[key]) {
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	e.must(err)
+	k := &key{"weak"}
+	e.do(p, enableConn(c, k, in, level))
+	switch way {
+	case 0:
+		e.do(p, removeConn(c))
+		e.next(p)
+	case 1:
+		_, err := p.Deregister(removeConn(c))
+		e.must(err)
+	}
+	c.Close()
+	if way == 2 {
+		e.refused(p, removeConn(c), net.ErrClosed)
+	}
+	return weak.Make(c), weak.Make(k)
+}
+
 func connReleased(e *env) {
 	p := e.port()
-	var w []weak.Pointer[net.UDPConn]
-	keys := weakKeys(3, func(i int, k *key) {
-		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		e.must(err)
-		e.do(p, enableConn(c, k, in, level))
-		switch i {
-		case 0:
-			e.do(p, removeConn(c))
-			e.next(p)
-			c.Close()
-		case 1:
-			_, err := p.Deregister(removeConn(c))
-			e.must(err)
-			c.Close()
-		case 2:
-			c.Close()
-			p.Process([]reg{removeConn(c)}, nil, 0)
-		}
-		w = append(w, weak.Make(c))
-	})
-	e.released("the key of a removed connection", keys)
-	for i := range w {
-		e.collected("a removed connection", func() bool { return w[i].Value() == nil })
+	for way := range 3 {
+		c, k := e.removedConn(p, way)
+		e.collected("a removed connection", func() bool { return c.Value() == nil })
+		e.collected("its key", func() bool { return k.Value() == nil })
 	}
 	runtime.KeepAlive(p)
 }
@@ -285,8 +249,12 @@ type uncomparableConn struct {
 	_ []int
 }
 
-// A brokenConn fails in every way that a caller's code can.
-type brokenConn struct{ how string }
+// A brokenConn fails in every way that a caller's code can, or ends its goroutine, as t.Fatal does
+// in a fake connection.
+type brokenConn struct {
+	conn
+	how string
+}
 
 var errBroken = errors.New("broken")
 
@@ -296,21 +264,36 @@ func (c *brokenConn) SyscallConn() (syscall.RawConn, error) {
 		return nil, errBroken
 	case "panic":
 		panic(errBroken)
+	case "ends":
+		runtime.Goexit()
 	}
-	return c, nil
+	return brokenRaw{c}, nil
 }
 
-func (c *brokenConn) Read(func(uintptr) bool) error  { return errBroken }
-func (c *brokenConn) Write(func(uintptr) bool) error { return errBroken }
+type brokenRaw struct{ *brokenConn }
 
-func (c *brokenConn) Control(func(uintptr)) error {
+func (brokenRaw) Read(func(uintptr) bool) error  { return errBroken }
+func (brokenRaw) Write(func(uintptr) bool) error { return errBroken }
+
+func (c brokenRaw) Control(f func(uintptr)) error {
 	switch c.how {
 	case "control-panics":
 		panic("no control")
 	case "control-fails":
 		return errBroken
+	case "control-does-nothing":
+		return nil
+	case "control-ends":
+		runtime.Goexit()
 	}
-	return nil // without having called anything
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { // "control-ends-late"
+		f(fd)
+		runtime.Goexit()
+	})
 }
 
 // A theConn is any syscall.Conn as a script's socket. It has no number of its own.
@@ -334,63 +317,31 @@ func (r *run) strange(a []string) handle {
 	case "embedded":
 		return theConn{&struct{ *sock.Socket }{r.socket(a[1]).Socket}}
 	}
-	return theConn{&brokenConn{a[0]}}
-}
-
-// An endingConn ends its goroutine, as t.Fatal does in a fake connection.
-type endingConn struct {
-	conn
-	how string
-}
-
-func (c *endingConn) SyscallConn() (syscall.RawConn, error) {
-	if c.how == "SyscallConn" {
-		runtime.Goexit()
-	}
-	return c, nil
-}
-
-func (c *endingConn) Read(func(uintptr) bool) error  { return errBroken }
-func (c *endingConn) Write(func(uintptr) bool) error { return errBroken }
-
-func (c *endingConn) Control(f func(uintptr)) error {
-	if c.how == "Control" {
-		runtime.Goexit()
-	}
-	raw, err := c.conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Control(func(fd uintptr) {
-		f(fd)
-		if c.how == "Control's end" {
-			runtime.Goexit()
-		}
-	})
+	return theConn{&brokenConn{nil, a[0]}}
 }
 
 // A connection that ends its goroutine ends the call: what it named before is registered or
 // removed, its Close is not held up, and neither is that of the port.
 func endingConns(e *env) {
-	for _, how := range []string{"SyscallConn", "Control", "Control's end"} {
+	for _, how := range []string{"ends", "control-ends", "control-ends-late"} {
 		p := e.port()
 		a, b := e.netPair("tcp")
 		s, peer := e.unix()
 		removed, _ := e.unix()
 		e.do(p, enable(removed, "removed", in, level))
-		strange := &endingConn{a, how}
+		strange := &brokenConn{a, how}
 		regs := []reg{enable(s, "s", in, level|oneShot), remove(removed), enableConn(strange, "k", in, level)}
 		e.ends(func() { p.Process(regs, make([]note, 4), -1) })
 		switch err := regs[2].Result; {
-		case how == "Control's end" && err != nil:
+		case how == "control-ends-late" && err != nil:
 			e.Fatalf("%s: the connection was registered; Result %v", how, err)
-		case how != "Control's end":
+		case how != "control-ends-late":
 			e.wantErr(err, socknotify.ErrBadSocket)
 		}
 		e.want(p, "removed", gone)
 		e.deliver(peer, s, "x")
 		e.want(p, "s", in)
-		if how == "Control's end" {
+		if how == "control-ends-late" {
 			_, err := b.Write([]byte("x"))
 			e.must(err)
 			e.want(p, "k", in)

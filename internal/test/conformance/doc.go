@@ -1,15 +1,9 @@
 // Package conformance is the contract of package socknotify as a test suite: each numbered sentence
 // of docs/contract.md has a group of cases that bears its number.
 //
-// A backend, or anything else that makes ports, is tested by
-//
-//	func TestMine(t *testing.T) {
-//		conformance.Run(t, func(tb testing.TB) *socknotify.Port[any] { ... })
-//	}
-//
-// whose subtests are TestMine/Conformance/G4/RemoveDisabled and so on. This package's own test runs
-// every backend of the system, with the backend and the sentence in one element of the name, as in
-// TestConformance/epoll-G4/RemoveDisabled; so
+// This package's own test runs every backend of the system, and the fakes of package backendtest,
+// with the backend and the sentence in one element of the name, as in
+// TestConformance/epoll-G4/RemoveDisabled. Anything else that makes ports is tested by RunSentence.
 //
 //	go test ./internal/test/conformance -run 'Conformance/.*G9'
 //
@@ -24,8 +18,8 @@
 // # Scripts
 //
 // testdata/G4.txt is the script of sentence G4: the words of the contract, in lines that begin with
-// ">", and its cases. Cases that need handlers of their own, the garbage collector or counts of
-// allocations are in Go, and the script lists them ("case X, in Go").
+// ">", and its cases. Cases that need goroutines with code of their own, the garbage collector or
+// counts of allocations are in Go (cases.go), and the script lists them ("case X, in Go").
 //
 //	case DropsNothingElse
 //		stream s peer              # a pair of connected Unix streams
@@ -46,16 +40,22 @@
 //
 //	for x in 1..9, repeat 3    repeat a block; $x is the value. After the case's name, "for x in …"
 //	                           repeats the case with new ports
-//	until s out                repeats a block until a poll finds this notification
-//	if, unless                 a block for a system, a backend, "windows" (also where it is faked) or
-//	                           "kernel-edges"
+//	until s out                repeats a block until a poll finds this notification; until nothing,
+//	                           until it finds none; until success, until an error after "perhaps"
+//	                           has not come
+//	if, unless                 a block for a system, a backend, "windows" (also where it is faked),
+//	                           "kernel-edges", or a socket that is connected
 //	enable, disable, remove,   registrations, joined by ";" to one call, which may end with "dequeue
 //	nothing, dequeue           entries timeout -> notifications" or "-> error"; -> after a registration
-//	                           is its error, and the name of the field that it must name. The timeout
-//	                           may be a context: context, canceled, no-context. "-> any 3" keeps what
-//	                           came for the next statements, "-> whatever" is anything
-//	deregister, post, close-port, since    calls of the port
-//	count                      counts of Stats, and by how much they grew since then (+Stale <=9)
+//	                           is its error, "perhaps" and one of several "A|B", and the name of the
+//	                           field that it must name. The timeout may be a context: context,
+//	                           canceled, no-context. "-> any 3" keeps what came for the next
+//	                           statements, as "-> some" does, and "-> whatever" is anything; either
+//	                           may be an error that follows
+//	deregister, post, close-port    calls of the port
+//	drop q                     forgets a port that is not closed, and waits until it is collected
+//	since, count               counts of Stats and of the process, and by how much they grew since
+//	                           then (+Stale <=9)
 //	rearm s in edge            enables with Drained what has no socket of package sock (T2)
 //	want, now                  the next notifications, for which calls wait; all that is there,
 //	                           without waiting
@@ -67,13 +67,15 @@
 //	now-at-most, never         whatever is there is this notification; has not these events
 //	wait w 3, woken, waits     calls that wait; one has ended with this; all of them still wait, and
 //	                           the port does not spin. A wait may have "; enable …", entries=,
-//	                           timeout=, deadline=, cancelable and all (Port.All); woken may have a
-//	                           block, which is repeated until one has ended
+//	                           timeout=, deadline=, cancelable, starting (it need not sleep yet) and
+//	                           all (Port.All); woken may have a block, which is repeated until one
+//	                           has ended
 //	workers 4 entries=3        goroutines that dequeue; served waits until they have these;
 //	                           end-workers closes the port, and nothing else may have come, but for
-//	                           these or whatever
+//	                           these or whatever; "count Notifications rest" are all others
 //	together                   runs the statements of its block, or "together i in 1..8" the block for
-//	                           each value, all at once
+//	                           each value, all at once; "together one" wants one of those that may
+//	                           fail to succeed
 //	parked, cancel             so many calls wait; the context of w ends
 //	stream, tcp, udp, datagrams, packets, net, mptcp-pair    pairs of connected sockets
 //	listener, fresh, refused, udp-nowhere, unix-fresh, …     single sockets; fresh has done nothing,
@@ -82,7 +84,10 @@
 //	file f "text", contents    a file; what it contains
 //	handle n s, dup, reuse, become    the number of s alone; a duplicate; a closed number that names
 //	                           another socket
-//	bind, listen, connect, accept, send, deliver, drain, receive, fill, shutdown, error    calls on sockets
+//	bind, listen, connect, accept, send, deliver, drain, receive, fill, shutdown, error    calls on
+//	                           sockets; a text may be followed by how often it is sent
+//	received s "text"          waits until the socket has received this since the last such
+//	                           statement, by itself, in a block, or by operations
 //	close, end, shut, reset    the last three wait until the peer has it
 //	arrived s in               waits until the system knows of it
 //	take-error s               reads its error once there is one; a watcher may have taken it before
@@ -105,10 +110,11 @@
 //
 //	run.go, script.go, interpret.go        running a sentence; parsing a script; running one
 //	verbs.go, ranges.go, calls.go, keys.go the verbs; ranges; calls on ports; keys that are no text
-//	requests.go, together.go, inspection.go    operations; goroutines; package debug
+//	received.go, requests.go, together.go  what arrives; operations; goroutines
+//	counts.go, inspection.go               counts; package debug
 //	facts.go, seam.go, native_*.go         facts: of ports, of backends, of Windows' own call
 //	helpers.go, sockets.go, sys_*.go       what cases in Go and scripts have in common
 //	absences.go                            what some systems cannot show
 //
-// The other files have the cases in Go.
+// The other files have the cases in Go, which cases.go lists.
 package conformance

@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -174,20 +176,20 @@ func (e *env) do(p *port, regs ...reg) {
 	}
 }
 
+// apply processes one registration, and returns its Result.
+func apply(p *port, r reg) error {
+	regs := []reg{r}
+	_, err := p.Process(regs, nil, 0)
+	return cmp.Or(err, regs[0].Result)
+}
+
 // refused processes one registration whose Result must be every one of these errors.
 func (e *env) refused(p *port, r reg, want ...error) {
 	e.Helper()
-	regs := []reg{r}
-	if n, err := p.Process(regs, nil, 0); n != 0 || err != nil {
-		e.Fatalf("Process without entries = %d, %v; want 0, nil", n, err)
-	}
-	e.wantErr(regs[0].Result, want...)
-	var op *socknotify.OpError
-	if !errors.As(regs[0].Result, &op) {
-		e.Fatalf("Result is a %T; want *OpError", regs[0].Result)
-	}
-	if op.Op != r.Op {
-		e.Fatalf("OpError.Op = %v; want %v", op.Op, r.Op)
+	err := apply(p, r)
+	e.wantErr(err, want...)
+	if op := (*socknotify.OpError)(nil); !errors.As(err, &op) || op.Op != r.Op {
+		e.Fatalf("Result is a %T, %v; want *OpError of %v", err, err, r.Op)
 	}
 }
 
@@ -259,16 +261,6 @@ func (e *env) come(p *port, count int) []note {
 		})
 	}
 	return got
-}
-
-// wantNow is want for what must be there already: it polls.
-func (e *env) wantNow(p *port, k any, ev events) {
-	e.Helper()
-	got := e.come(p, 1)
-	if len(got) != 1 {
-		e.Fatalf("%d notifications %v; want one, of %v: %v", len(got), got, k, ev)
-	}
-	e.check(got[0], k, ev)
 }
 
 // none checks that nothing comes for a while.
@@ -347,22 +339,6 @@ type result struct {
 	took  time.Duration
 }
 
-// wait starts a goroutine that waits once.
-func (e *env) wait(p *port, entries int, timeout time.Duration) <-chan result {
-	return e.start(func(buf []note) (int, error) { return p.Process(nil, buf, timeout) }, entries)
-}
-
-func (e *env) start(f func(buf []note) (int, error), entries int) <-chan result {
-	ch := make(chan result, 1)
-	go func() {
-		buf := make([]note, entries)
-		begin := time.Now()
-		n, err := f(buf)
-		ch <- result{buf[:n], err, time.Since(begin)}
-	}()
-	return ch
-}
-
 // get takes the result of a wait that must end.
 func (e *env) get(ch <-chan result) result {
 	e.Helper()
@@ -409,6 +385,9 @@ func (e *env) end(ch <-chan error, what string) {
 func (e *env) until(what string, done func() bool) {
 	e.Helper()
 	for begin := time.Now(); !done(); time.Sleep(200 * time.Microsecond) {
+		if e.Failed() {
+			e.FailNow() // beside this statement
+		}
 		if time.Since(begin) > patience() {
 			e.overdue("still not so: %s", what)
 		}
@@ -432,3 +411,53 @@ func (e *env) collected(what string, isNil func() bool) {
 
 // endOfStream is what receiveAll returns at the end of a stream.
 var endOfStream = io.EOF
+
+var errCause = errors.New("the cause")
+
+// never checks that what comes in a while does not have these events.
+func (e *env) never(p *port, ev events) {
+	e.Helper()
+	for range 5 {
+		buf := make([]note, 8)
+		n, _ := p.Process(nil, buf, pause()/5)
+		for _, got := range buf[:n] {
+			if got.Events&ev != 0 {
+				e.Fatalf("notification %v; %v must not come", got.Events, ev)
+			}
+		}
+	}
+}
+
+// workers dequeues in so many goroutines until stop, which closes the port.
+func (e *env) workers(p *port, count, entries int, handle func(note)) (stop func()) {
+	var wg sync.WaitGroup
+	errs := make(chan error, count)
+	for range count {
+		wg.Go(func() {
+			buf := make([]note, entries)
+			for {
+				n, err := p.Process(nil, buf, -1)
+				if err != nil {
+					if !errors.Is(err, socknotify.ErrClosed) {
+						errs <- err
+					}
+					return
+				}
+				for _, got := range buf[:n] {
+					handle(got)
+				}
+			}
+		})
+	}
+	return func() {
+		e.Helper()
+		if err := p.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+		e.end(async(func() error { wg.Wait(); return nil }), "closing the port under its waiters")
+		close(errs)
+		for err := range errs {
+			e.Errorf("Wait: %v", err)
+		}
+	}
+}

@@ -12,16 +12,18 @@ import (
 )
 
 // when runs the statement's block where a condition holds, or where it does not: the name of a
-// system or of a backend, "windows" for its ports wherever they are faked, or "kernel-edges", where
-// a drained socket's enable costs no system call.
+// system or of a backend, "windows" for its ports wherever they are faked, "kernel-edges", where a
+// drained socket's enable costs no system call, or the name of a socket that is connected.
 func (r *run) when(condition string, holds bool) {
 	body, p := r.stmt.block, r.p()
 	is := condition == runtime.GOOS || condition == p.Backend()
-	switch condition {
-	case "windows":
+	switch s, _ := r.handles[condition].(*socket); {
+	case condition == "windows":
 		is = is || strings.HasPrefix(p.Backend(), "psn")
-	case "kernel-edges":
+	case condition == "kernel-edges":
 		is = kernelEdges(p)
+	case s != nil:
+		is = s.RemoteAddr().IsValid()
 	}
 	if is == holds {
 		r.block(body)

@@ -1,71 +1,67 @@
 package conformance
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 )
 
-// C8: the memory model. These cases share variables without any other synchronization; the race
-// detector judges them.
-var memoryCases = map[string]func(*env){
-	"C8/Post":                memoryPost,
-	"C8/Enable":              memoryEnable,
-	"C8/OneShotOwner":        func(e *env) { memoryOneShot(e, level|oneShot, false) },
-	"C8/OneShotOwnerDrained": func(e *env) { memoryOneShot(e, edge|oneShot, true) },
-	"C8/Remove":              memoryRemove,
-}
+// C8 and O12: the memory model. These cases share variables without any other synchronization; the
+// race detector judges them.
 
 type cell struct{ value int }
 
+// sees waits for a notification in another goroutine, which must see the value of its key.
+func (e *env) sees(p *port, value int) <-chan error {
+	ch := async(func() error {
+		var one [1]note
+		_, err := p.Process(nil, one[:], -1)
+		if err == nil && one[0].Key.(*cell).value != value {
+			err = errors.New("it does not see what came before")
+		}
+		return err
+	})
+	e.parked(p, 1)
+	return ch
+}
+
 func memoryPost(e *env) {
 	p := e.port()
-	w := e.wait(p, 1, -1)
-	e.parked(p, 1)
-	c := &cell{}
-	go func() {
+	waiter := e.sees(p, 42)
+	posted := async(func() error {
+		c := &cell{}
 		c.value = 42
-		p.Post(c, 0)
-	}()
-	if r := e.get(w); r.notes[0].Key.(*cell).value != 42 {
-		e.Errorf("the waiter does not see what came before Post")
-	}
+		return p.Post(c, 0)
+	})
+	e.end(waiter, "the waiter")
+	e.end(posted, "posting")
 }
 
 func memoryEnable(e *env) {
 	p := e.port()
 	s, peer := e.unix()
 	e.send(peer, "x")
-	w := e.wait(p, 1, -1)
-	e.parked(p, 1)
-	c := &cell{}
-	done := async(func() error {
+	waiter := e.sees(p, 1)
+	enabled := async(func() error {
+		c := &cell{}
 		c.value = 1
-		regs := []reg{enable(s, c, in, level|oneShot)}
-		_, err := p.Process(regs, nil, 0)
-		return err
+		return apply(p, enable(s, c, in, level|oneShot))
 	})
-	var got int
-	r := <-w
-	got = r.notes[0].Key.(*cell).value
-	if got != 1 {
-		e.Errorf("the waiter does not see what came before the enable")
-	}
-	e.end(done, "enabling")
+	e.end(waiter, "the waiter")
+	e.end(enabled, "enabling")
 }
 
 // memoryOneShot hands a plain counter from holder to holder.
 func memoryOneShot(e *env, trigger socknotify.Trigger, vouch bool) {
 	const rounds = 300
-	p := e.port()
-	s, peer := e.unix()
 	type state struct {
 		s     *socket
 		count int
 	}
+	p := e.port()
+	s, peer := e.unix()
 	var finished atomic.Bool
-	var broken atomic.Pointer[error]
-	var b [16]byte
 	stop := e.workers(p, 4, 1, func(n note) {
 		c := n.Key.(*state)
 		if n.Events == gone {
@@ -75,36 +71,24 @@ func memoryOneShot(e *env, trigger socknotify.Trigger, vouch bool) {
 			finished.Store(true)
 			return
 		}
-		received := 0
-		for {
-			n, err := c.s.Recv(b[:1])
-			if err != nil {
-				break
-			}
-			received += n
-		}
+		got := received(c.s)
 		r := enable(c.s, c, in, trigger)
 		r.Drained = vouch
-		if c.count += received; c.count == rounds {
+		if c.count += got; c.count == rounds {
 			r = remove(c.s)
-		} else if received > 0 {
+		} else if got > 0 {
 			if _, err := peer.Send([]byte("x")); err != nil {
-				broken.Store(&err)
+				e.Errorf("send: %v", err)
 			}
 		}
-		regs := []reg{r}
-		p.Process(regs, nil, 0)
-		if regs[0].Result != nil {
-			broken.Store(&regs[0].Result)
+		if err := apply(p, r); err != nil {
+			e.Errorf("%v", err)
 		}
 	})
 	e.do(p, enable(s, &state{s: s}, in, trigger))
 	e.send(peer, "x")
-	e.until("the last round", func() bool { return finished.Load() || broken.Load() != nil })
+	e.until("the last round", finished.Load)
 	stop()
-	if err := broken.Load(); err != nil {
-		e.Fatalf("%v", *err)
-	}
 }
 
 func memoryRemove(e *env) {
@@ -122,9 +106,44 @@ func memoryRemove(e *env) {
 			return
 		}
 		c.value = 7
-		p.Process([]reg{remove(s)}, nil, 0)
+		apply(p, remove(s))
 	})
 	e.do(p, enable(s, &cell{}, in, level|oneShot))
 	e.until("the removal", finished.Load)
+	stop()
+}
+
+// opHappensBefore lets the race detector look at what goes with an operation.
+func opHappensBefore(e *env) {
+	type state struct {
+		o     op
+		b     [8]byte
+		count int
+	}
+	const rounds = 100
+	p := e.port()
+	s, peer := e.unix()
+	done := make(chan *state)
+	stop := e.workers(p, 2, 1, func(got note) {
+		st := got.Key.(*state)
+		st.count++
+		st.b[7]++
+		done <- st
+	})
+	st := new(state)
+	for i := range rounds {
+		st.count++
+		if i%2 == 0 {
+			e.recv(p, s, st, st.b[:4], &st.o)
+			e.send(peer, "x")
+		} else {
+			e.send(peer, "x")
+			e.recv(p, s, st, st.b[:4], &st.o)
+		}
+		<-done
+	}
+	if st.count != 2*rounds {
+		e.Errorf("count = %d", st.count)
+	}
 	stop()
 }

@@ -3,30 +3,21 @@ package conformance
 import (
 	"errors"
 	"io"
+	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
-type op = overlapped.Op[any]
-
-// O1 to O3: operations on sockets as such.
-var operationCases = map[string]func(*env){
-	"O1/ManyWaiters":            opManyWaiters,
-	"O1/StandingCondition":      opStanding,
-	"O2/Released":               opReleases,
-	"O3/ReceivesAtOnceAndLater": opMixedOrder,
-	"O3/Sends":                  opSendOrder,
-	"O12/HappensBefore":         opHappensBefore,
-	"O12/Echo":                  opAllocEcho,
-	"O12/Datagrams":             opAllocDatagrams,
-	"O12/Files":                 opAllocFiles,
-}
+type (
+	op      = overlapped.Op[any]
+	opEntry = overlapped.Request[any]
+)
 
 func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
 	e.Helper()
@@ -35,19 +26,13 @@ func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
 	}
 }
 
-func (e *env) startSend(p *port, s *socket, k any, b []byte, o *op) {
-	e.Helper()
-	if err := overlapped.Send(p, s.Socket, k, b, o); err != nil {
-		e.Fatalf("Send: %v", err)
-	}
-}
-
 // result takes an operation's result out of its completion.
 func (e *env) result(got note, k any, o *op) (int, error) {
 	e.Helper()
-	if got.Key != k || overlapped.Of(&got) != o || got.Events != socknotify.EventNone || got.Kind() == socknotify.KindPosted {
+	posted := got.Kind() == socknotify.KindPosted
+	if got.Key != k || overlapped.Of(&got) != o || got.Events != socknotify.EventNone || posted {
 		e.Fatalf("notification of %v: %v, posted %t, completed %p; want a completion of %v, %p",
-			got.Key, got.Events, got.Kind() == socknotify.KindPosted, overlapped.Of(&got), k, o)
+			got.Key, got.Events, posted, overlapped.Of(&got), k, o)
 	}
 	n, err := o.Result()
 	if uintptr(n) != got.Data {
@@ -56,77 +41,47 @@ func (e *env) result(got note, k any, o *op) (int, error) {
 	return n, err
 }
 
-// moved waits for a completion without error.
-func (e *env) moved(p *port, k any, o *op) int {
-	e.Helper()
-	n, err := e.result(e.next(p), k, o)
-	if err != nil {
-		e.Fatalf("completed with %d, %v", n, err)
-	}
-	return n
-}
-
-// failed waits for a completion with an error, which is all of these.
-func (e *env) failed(p *port, k any, o *op, want ...error) int {
-	e.Helper()
-	n, err := e.result(e.next(p), k, o)
-	e.wantErr(err, want...)
-	var of *overlapped.Error
-	if err != io.EOF && !errors.As(err, &of) {
-		e.Fatalf("completed with a %T: %v", err, err)
-	}
-	return n
-}
-
-// received waits for a completed receive and checks what came.
-func (e *env) received(p *port, k any, o *op, b []byte, want string) {
-	e.Helper()
-	if n := e.moved(p, k, o); string(b[:n]) != want {
-		e.Fatalf("received %q; want %q", b[:n], want)
-	}
-}
-
-// An echoConn is the state of a connection that opManyWaiters serves.
+// An echoConn is the state of a connection that is served by operations.
 type echoConn struct {
 	s          *socket
 	buf        []byte
 	recv, send op
 }
 
-// opManyWaiters echoes on many connections with many waiters, each operation's completion starting the next.
-func opManyWaiters(e *env) {
+// next returns the operation that follows a completion: a send of what was received, or a receive.
+// It fails when the stream has ended.
+func (c *echoConn) next(got *note) (opEntry, error) {
+	n, err := overlapped.Of(got).Result()
+	if overlapped.Of(got) == &c.recv {
+		return overlapped.SendRequest[any](c.s.Socket, c, c.buf[:n], &c.send), err
+	}
+	return overlapped.RecvRequest[any](c.s.Socket, c, c.buf, &c.recv), err
+}
+
+// echoes serves connections of clients that send rounds of messages each, by waiters, each of which
+// runs loop until it is given a post. The loop calls ended for each stream that has ended.
+func (e *env) echoes(conns, waiters int, loop func(p *port, ended *atomic.Int32) error) {
+	const rounds = 50
 	p := e.port()
-	const conns, rounds = 16, 50
 	var ended atomic.Int32
-	stop := e.workers(p, 4, 3, func(got note) {
-		c := got.Key.(*echoConn)
-		n, err := overlapped.Of(&got).Result()
-		switch {
-		case overlapped.Of(&got) == &c.send:
-			if err == nil {
-				err = overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
-			}
-		case err == nil:
-			err = overlapped.Send[any](p, c.s.Socket, c, c.buf[:n], &c.send)
-		}
-		if err == io.EOF {
-			ended.Add(1)
-		} else if err != nil {
-			e.Errorf("%v", err)
-		}
-	})
-	var clients []<-chan error
+	var clients, loops []<-chan error
 	for range conns {
 		s, peer := e.tcp()
 		c := &echoConn{s: s, buf: make([]byte, 64)}
 		e.recv(p, s, c, c.buf, &c.recv)
 		clients = append(clients, async(func() error { return echoed(peer.Socket, rounds) }))
 	}
+	for range waiters {
+		loops = append(loops, async(func() error { return loop(p, &ended) }))
+	}
 	for _, c := range clients {
 		e.end(c, "a client")
 	}
-	e.until("every stream has ended", func() bool { return ended.Load() == conns })
-	stop()
+	e.until("every stream has ended", func() bool { return int(ended.Load()) == conns })
+	p.Post(nil, 0)
+	for _, l := range loops {
+		e.end(l, "a loop")
+	}
 }
 
 // echoed sends messages and waits for each to come back, and shuts the stream.
@@ -151,21 +106,211 @@ func echoed(s *sock.Socket, rounds int) error {
 	return s.Shutdown(sock.ShutWrite)
 }
 
-func opReleases(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	var buffer weak.Pointer[[64]byte]
-	keys := weakKeys(1, func(_ int, k *key) {
-		b := new([64]byte)
-		buffer = weak.Make(b)
-		e.recv(p, s, k, b[:], &o)
-		e.deliver(peer, s, "x")
-		e.received(p, k, &o, b[:], "x")
+// opManyWaiters echoes on many connections with many waiters, each of which starts the operation
+// that follows a completion by its own function.
+func opManyWaiters(e *env) {
+	e.echoes(16, 4, func(p *port, ended *atomic.Int32) error {
+		out := make([]note, 3)
+		for {
+			n, err := p.Process(nil, out, -1)
+			for i := 0; i < n && err == nil; i++ {
+				if out[i].Kind() == socknotify.KindPosted {
+					return p.Post(nil, 0) // for the others
+				}
+				c := out[i].Key.(*echoConn)
+				m, failed := overlapped.Of(&out[i]).Result()
+				switch {
+				case failed == io.EOF:
+					ended.Add(1)
+				case failed != nil:
+					err = failed
+				case overlapped.Of(&out[i]) == &c.send:
+					err = overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
+				default:
+					err = overlapped.Send[any](p, c.s.Socket, c, c.buf[:m], &c.send)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
 	})
-	e.released("a completed operation's key", keys)
-	e.collected("a completed operation's buffer", func() bool { return buffer.Value() == nil })
-	if n, err := o.Result(); n != 1 || err != nil {
-		e.Errorf("Result = %d, %v", n, err)
+}
+
+// batchManyWaiters is opManyWaiters with waiters that start a batch's next operations in their next
+// call.
+func batchManyWaiters(e *env) {
+	e.echoes(24, 3, func(p *port, ended *atomic.Int32) error {
+		out := make([]note, 16)
+		var ops []opEntry
+		for {
+			n, err := overlapped.Process(p, ops, out, -1)
+			for i := range ops {
+				err = errors.Join(err, ops[i].Result)
+			}
+			ops = ops[:0]
+			for i := 0; i < n && err == nil; i++ {
+				if out[i].Kind() == socknotify.KindPosted {
+					return p.Post(nil, 0) // for the others
+				}
+				next, failed := out[i].Key.(*echoConn).next(&out[i])
+				switch {
+				case failed == io.EOF:
+					ended.Add(1)
+				case failed != nil:
+					err = failed
+				default:
+					ops = append(ops, next)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// opMixedOrder has completions in every state at once: of receives whose bytes were there, and of
+// such as waited, dequeued one by one and in batches.
+func opMixedOrder(e *env) {
+	const count = 12
+	for entries := 1; entries <= 4; entries++ {
+		p := e.port()
+		s, peer := e.unix()
+		var ops [count]op
+		var bufs [count][1]byte
+		e.deliver(peer, s, "abc")
+		for i := range 6 {
+			e.recv(p, s, i, bufs[i][:], &ops[i])
+		}
+		e.deliver(peer, s, "defgh")
+		for i := 6; i < count; i++ {
+			e.recv(p, s, i, bufs[i][:], &ops[i])
+			p.Post("post", 0)
+		}
+		e.send(peer, "ijkl")
+		buf := make([]note, entries)
+		for next := 0; next < count; {
+			n, err := p.Process(nil, buf, limit)
+			if err != nil {
+				e.Fatalf("after %d completions: %v", next, err)
+			}
+			for _, got := range buf[:n] {
+				if got.Kind() == socknotify.KindPosted {
+					continue
+				}
+				if e.result(got, next, &ops[next]); bufs[next][0] != 'a'+byte(next) {
+					e.Fatalf("%d entries: completion %d has received %q", entries, next, bufs[next])
+				}
+				next++
+			}
+		}
+	}
+}
+
+// closeSocketRaces closes sockets whose operations are being started, carried out and canceled.
+func closeSocketRaces(e *env) {
+	p := e.port()
+	var completed atomic.Int32
+	stop := e.workers(p, 3, 2, func(got note) { completed.Add(1) })
+	started := int32(0)
+	for range 100 {
+		s, peer := e.unix()
+		var ops [4]op
+		var b [4][8]byte
+		begin := async(func() error {
+			for i := range ops {
+				start := overlapped.Recv[any]
+				if i%2 == 1 {
+					start = overlapped.Send
+				}
+				if err := start(p, s.Socket, s, b[i][:], &ops[i]); err == nil {
+					started++
+				} else if !errors.Is(err, net.ErrClosed) {
+					return err
+				}
+			}
+			return nil
+		})
+		sent := async(func() error { peer.Send([]byte("x")); return nil })
+		end := async(s.Close)
+		e.end(begin, "starting")
+		e.end(sent, "sending")
+		e.end(end, "closing")
+		e.until("everything has completed", func() bool { return completed.Load() == started })
+		peer.Close()
+	}
+	stop()
+}
+
+// closePortRaces closes a port under operations. Whatever buffers it has left are the caller's: the
+// race detector looks.
+func closePortRaces(e *env) {
+	for range 30 {
+		p := e.port()
+		var conns []*echoConn
+		var peers []*socket
+		for range 4 {
+			s, peer := e.unix()
+			c := &echoConn{s: s, buf: make([]byte, 64)}
+			e.recv(p, s, c, c.buf, &c.recv)
+			conns, peers = append(conns, c), append(peers, peer)
+		}
+		stop := e.workers(p, 2, 2, func(got note) {
+			next, _ := got.Key.(*echoConn).next(&got)
+			overlapped.Process(p, []opEntry{next}, nil, 0)
+		})
+		for _, peer := range peers {
+			e.send(peer, "xyz")
+		}
+		stop()
+		for _, c := range conns {
+			c.buf[0]++
+			c.s.Close()
+		}
+	}
+}
+
+// poolHoldsNone has ten thousand receives wait.
+func poolHoldsNone(e *env) {
+	const sockets, each, size = 100, 100, 64 << 10
+	p, pool := e.port(), overlapped.NewBuffers(size)
+	ops := make([]op, sockets*each)
+	var conns [sockets][2]*socket
+	for i := range conns {
+		conns[i][0], conns[i][1] = e.unix()
+	}
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	var list []opEntry
+	for i := range ops {
+		s := conns[i%sockets][0].Socket
+		list = append(list, overlapped.RecvPooledRequest[any](s, i, pool, &ops[i]))
+	}
+	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
+		e.Fatalf("Process without entries = %d, %v", n, err)
+	}
+	for i := range list {
+		e.must(list[i].Result)
+	}
+	e.none(p)
+	if grown := heap() - before; grown > int64(len(ops))*size/100 {
+		e.Errorf("%d bytes for %d receives of %d bytes that wait", grown, len(ops), size)
+	}
+	for i := range conns {
+		e.deliver(conns[i][1], conns[i][0], "x")
+	}
+	for range conns {
+		got := e.next(p)
+		o := overlapped.Of(&got)
+		if n, err := o.Result(); n != 1 || err != nil || string(o.Buffer()) != "x" {
+			e.Fatalf("%d, %v, %q", n, err, o.Buffer())
+		}
+		pool.Put(o.Buffer())
 	}
 }

@@ -7,11 +7,6 @@ import (
 	"weak"
 )
 
-// C1, C2, C3, C5 and C6: what one call does with its two slices.
-var processCases = map[string]func(*env){
-	"C5/KeepsNeitherSlice": keepsNeitherSlice,
-}
-
 // processOnHeap returns weak pointers to the slices of a call.
 //
 //go:noinline

@@ -4,25 +4,40 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"weak"
 
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An operation is an overlapped operation of a script.
+// An operation is an overlapped operation of a script. Its name is its key.
 type operation struct {
-	o   op
-	key string
-	b   []byte
+	o      op
+	name   string
+	port   string
+	from   string // the socket that it receives from
+	b      []byte
+	buffer weak.Pointer[byte]
 }
 
 func (r *run) operation(name string) *operation {
 	o := r.ops[name]
 	if o == nil {
-		o = &operation{key: name}
+		o = &operation{name: name}
 		r.ops[name] = o
 	}
 	return o
+}
+
+// owns keeps what an operation that was started has.
+func (o *operation) owns(port string, words []string, b []byte) {
+	o.port, o.b, o.from = port, b, ""
+	if len(b) > 0 {
+		o.buffer = weak.Make(&b[0])
+	}
+	if words[0] == "Recv" {
+		o.from = words[2]
+	}
 }
 
 // op returns the Op of a name. That of "nil" is nil.
@@ -51,14 +66,19 @@ func (r *run) request(words []string) (opEntry, []byte) {
 		r.Fatalf("want an operation, its name and its socket")
 	}
 	rest := words[3:]
-	key := r.operation(words[1]).key
+	r.operation(words[1])
+	key := r.key(words[1])
 	var fresh []byte
 	buffer := func() []byte {
 		if len(rest) == 0 {
 			r.Fatalf("%s needs a size or a text", words[0])
 		}
 		if rest[0][0] == '"' {
-			fresh = []byte(r.string(rest[0]))
+			text := rest
+			if words[0] == "WriteAt" {
+				text = rest[:1] // an offset follows
+			}
+			fresh = r.text(text)
 		} else if n := r.number(rest[0]); n > 0 {
 			fresh = make([]byte, n)
 		}
@@ -96,7 +116,7 @@ func (r *run) request(words []string) (opEntry, []byte) {
 // startOne starts an operation by its own function.
 func (r *run) startOne(p *port, what []string, q opEntry, b []byte) error {
 	o := r.op(what[1])
-	var key any = r.operation(what[1]).key
+	key := r.key(what[1])
 	switch what[0] {
 	case "ReadAt":
 		return overlapped.ReadAt(p, r.file(what[2]), key, b, int64(r.number(what[4])), o)
@@ -157,9 +177,9 @@ func (r *run) startFiles(words []string) {
 func (r *run) completed(a []string) {
 	want := lists(a, ",")
 	for range len(want) {
-		got := r.next(r.p())
+		got := r.next()
 		i := slices.IndexFunc(want, func(w []string) bool {
-			return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.ops[w[0]].key
+			return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.key(w[0])
 		})
 		if i < 0 {
 			r.Fatalf("got %s", noteTexts([]note{got}))
@@ -171,7 +191,10 @@ func (r *run) completed(a []string) {
 
 func (r *run) completion(got note, want []string) {
 	o := r.ops[want[0]]
-	n, err := r.env.result(got, o.key, &o.o)
+	n, err := r.env.result(got, r.key(o.name), &o.o)
+	if o.from != "" && n > 0 {
+		r.arrived.add(r.handle(o.from), string(o.b[:n]))
+	}
 	if i := slices.Index(want, "or"); i >= 0 { // a result without an error, or an error
 		if err != nil {
 			want = slices.Delete(slices.Clone(want), 1, i+1)
@@ -206,5 +229,8 @@ func (r *run) completion(got note, want []string) {
 	var of *overlapped.Error
 	if err != nil && err != endOfStream && !errors.As(err, &of) {
 		r.Fatalf("completed with a %T: %v", err, err)
+	}
+	if o.name[0] == '@' {
+		o.b = nil // of which nothing else has a pointer
 	}
 }

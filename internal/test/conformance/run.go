@@ -14,24 +14,6 @@ import (
 // A Factory makes one port. The suite closes it.
 type Factory func(tb testing.TB) *socknotify.Port[any]
 
-// casesInGo are the cases that scripts cannot state, by sentence/name.
-var casesInGo = []map[string]func(*env){
-	acceptCases, allocCases, claimCases, closeCases, connectCases, connCases, contextCases, drainedCases,
-	readyCases, hangupCases, errorCases, fileCases, memoryCases, operationCases, operationBatchCases,
-	operationEndCases, operationPoolCases, portCases, processCases, postCases, balanceCases, deregisterCases,
-	enableCases, invalidCases, removeCases, reuseCases, snapshotCases, sockCases, statsCases, timeoutCases,
-	levelCases, edgeCases, oneShotCases,
-}
-
-// Run tests the ports that the factory makes. Each case is a subtest Conformance/<sentence>/<case>.
-func Run(t *testing.T, factory Factory) {
-	t.Run("Conformance", func(t *testing.T) {
-		for _, sentence := range Sentences() {
-			t.Run(sentence, func(t *testing.T) { RunSentence(t, factory, sentence) })
-		}
-	})
-}
-
 // RunSentence runs the cases of one sentence as subtests of t.
 func RunSentence(t *testing.T, factory Factory, sentence string) {
 	warmUp(t, factory)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 //go:embed testdata/*.txt
@@ -84,7 +83,7 @@ func parseFile(sentence string) ([]check, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(sentence, string(text), goCases())
+	return parse(sentence, string(text), goCases)
 }
 
 // parse parses the script of a sentence. inGo are the cases of all sentences that are written in Go.
@@ -195,7 +194,7 @@ func (p *parser) lines(text string) []*statement {
 
 // opens reports whether a statement has a block.
 func (s *statement) opens() bool {
-	return s.mustOpen() || s.words[0] == "woken"
+	return s.mustOpen() || s.words[0] == "woken" || s.words[0] == "received"
 }
 
 func (s *statement) mustOpen() bool {
@@ -293,8 +292,9 @@ func (p *parser) verifyPart(line int, words []string, declared map[string]int, u
 	names := v.declares(words[1:])
 	for i, w := range words[1:] {
 		isName := w != "nil" && slices.Contains(names, w) && (v.decl != declFirst || i == 0)
-		if _, known := declared[w]; isName && (v.decl != declFirst || !known) {
-			declared[w] = line
+		name := strings.TrimPrefix(w, "@")
+		if _, known := declared[name]; isName && (v.decl != declFirst || !known) {
+			declared[name] = line
 			continue
 		}
 		for _, m := range wordPattern.FindAllString(w, -1) {
@@ -304,17 +304,3 @@ func (p *parser) verifyPart(line int, words []string, declared map[string]int, u
 }
 
 var wordPattern = regexp.MustCompile(`[\w$-]+`)
-
-// goCases returns the cases that are written in Go.
-var goCases = sync.OnceValue(func() map[string]func(*env) {
-	all := make(map[string]func(*env))
-	for _, some := range casesInGo {
-		for name, run := range some {
-			if all[name] != nil {
-				panic("two cases " + name)
-			}
-			all[name] = run
-		}
-	}
-	return all
-})

@@ -23,7 +23,7 @@ func TestScripts(t *testing.T) {
 			listed[sentence+"/"+c.name] = true
 		}
 	}
-	for name := range goCases() {
+	for name := range goCases {
 		if !listed[name] {
 			t.Errorf("no script lists %s, which is in Go", name)
 		}

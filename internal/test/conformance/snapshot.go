@@ -3,16 +3,8 @@ package conformance
 import (
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 )
-
-// X7: a port seen from outside.
-var snapshotCases = map[string]func(*env){
-	"X7/Pages":           snapshotPages,
-	"X7/UnderLoad":       snapshotUnderLoad,
-	"X7/NumberUsedAgain": snapshotNumberUsedAgain,
-}
 
 type info = debug.RegistrationInfo[any]
 
@@ -112,28 +104,4 @@ func snapshotUnderLoad(e *env) {
 	end.Store(true)
 	e.end(reader, "the reader of snapshots")
 	stop()
-}
-
-// The names of a socket that has got the number of a closed one are not those of the registration.
-func snapshotNumberUsedAgain(e *env) {
-	p := e.port()
-	_, server := e.tcp()
-	e.do(p, enable(server, "k", in, level|oneShot))
-	r := e.sole(p)
-	server.Close()
-	_, err := debug.Addresses(p, &r)
-	if err == nil {
-		e.Fatalf("a closed socket has addresses")
-	}
-	e.wantErr(err, socknotify.ErrNotRegistered)
-	for range 100 {
-		other := e.fresh()
-		if other.Handle() != r.Socket {
-			continue
-		}
-		if names, err := debug.Addresses(p, &r); err == nil {
-			e.Fatalf("the addresses of another socket: %+v", names)
-		}
-		return
-	}
 }

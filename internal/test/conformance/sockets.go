@@ -121,11 +121,18 @@ func (e *env) socketPath() string {
 	return filepath.Join(dir, "s")
 }
 
+// send sends. Where there is no room it waits for the peer, which must receive.
 func (e *env) send(s *socket, data string) {
 	e.Helper()
-	if n, err := s.Send([]byte(data)); n != len(data) || err != nil {
-		e.Fatalf("send = %d, %v", n, err)
-	}
+	left := []byte(data)
+	e.until("all is sent", func() bool {
+		n, err := s.Send(left)
+		if err != nil && !errors.Is(err, sock.ErrWouldBlock) {
+			e.Fatalf("send: %v", err)
+		}
+		left = left[n:]
+		return len(left) == 0
+	})
 }
 
 // deliver sends and waits until it has arrived.
@@ -179,24 +186,6 @@ func (e *env) fill(s *socket) {
 	}
 }
 
-// wantIn is wantNow for IN of a stream that was filled. One of TCP may have got room without its peer, as what
-// it had sent was acknowledged later: then OUT must be true.
-func (e *env) wantIn(p *port, k any, s *socket) {
-	e.Helper()
-	got := e.come(p, 1)
-	if len(got) == 1 && got[0].Events == in|out {
-		if _, err := s.Send([]byte("x")); err != nil {
-			e.Fatalf("OUT of a full stream: %v", err)
-		}
-		e.fill(s)
-		return
-	}
-	if len(got) != 1 {
-		e.Fatalf("%d notifications %v; want one, of %v: %v", len(got), got, k, in)
-	}
-	e.check(got[0], k, in)
-}
-
 // reset makes a TCP connection's peer abort it, and waits until that has arrived.
 func (e *env) reset(s handle, peer *socket) {
 	e.Helper()
@@ -234,4 +223,88 @@ func (e *env) mptcpPair(l *socket) (client, server *socket) {
 	server = e.keep(l.Accept())
 	settle(e, client, stateOut)
 	return client, server
+}
+
+// refusedSocket makes a socket whose connect has failed.
+func (e *env) refusedSocket() *socket {
+	e.Helper()
+	for range 20 {
+		if s := e.fresh(); e.refuseConnect(s) {
+			return s
+		}
+	}
+	e.Skip("this system refuses within the call")
+	return nil
+}
+
+// refuseConnect starts a connect that fails. It returns false if the call itself has failed, so that
+// nothing is pending; the socket is closed then.
+func (e *env) refuseConnect(s *socket) bool {
+	e.Helper()
+	if err := s.Connect(e.nowhere(sock.TCP4)); !errors.Is(err, sock.ErrWouldBlock) {
+		s.Close()
+		return false
+	}
+	settle(e, s, stateErr)
+	return true
+}
+
+// refuse makes a UDP socket have the error of a refused datagram.
+func (e *env) refuse(s *socket) {
+	e.Helper()
+	e.send(s, "to no one")
+	settle(e, s, stateErr)
+}
+
+// at gives a number that was closed to one of a pair of new sockets. The system may have given it
+// to either by itself. The case closes it.
+func (e *env) at(number uintptr, a, b *socket) (again fd, peer *socket) {
+	e.Helper()
+	if b.Handle() == number {
+		a, b = b, a
+	}
+	spare := e.dup(a)
+	a.Close()
+	if spare.Handle() == number {
+		return spare, b
+	}
+	again = e.become(number, spare)
+	e.closeFD(spare)
+	return again, b
+}
+
+// dial connects a client, and waits until the listener has it.
+func (e *env) dial(l *socket) *socket {
+	e.Helper()
+	c := e.fresh()
+	e.connect(c, l.LocalAddr())
+	settle(e, c, stateOut)
+	settle(e, l, stateIn)
+	return c
+}
+
+// accepted takes the connection out of a notification.
+func (e *env) accepted(got note, k any) *socket {
+	e.Helper()
+	s, err := got.Accepted()
+	posted := got.Kind() == socknotify.KindPosted
+	if got.Key != k || got.Events != socknotify.EventNone || posted || s == nil || err != nil {
+		e.Fatalf("notification of %v: %v, posted %t, accepted %v, %v; want a connection for %v",
+			got.Key, got.Events, posted, s, err, k)
+	}
+	return e.keep(s, nil)
+}
+
+// file makes a file for the case.
+func (e *env) file(data string) *os.File {
+	e.Helper()
+	f, err := os.CreateTemp(e.TempDir(), "")
+	if err == nil {
+		_, err = f.WriteString(data)
+	}
+	if err != nil {
+		e.Fatalf("file: %v", err)
+	}
+	e.Cleanup(func() { f.Close() })
+	return f
 }

@@ -11,6 +11,7 @@ import (
 
 // together runs the statement's block once for each value of its loop, or without one each
 // statement of the block, all at once. The statements must declare nothing and start no operation.
+// With "one" exactly one of the errors that may be, is not.
 func (r *run) together(a []string) {
 	r.p() // which exists before they run
 	type part struct {
@@ -27,7 +28,7 @@ func (r *run) together(a []string) {
 			parts = append(parts, part{"", r.stmt.block[i : i+1]})
 		}
 	}
-	where := r.env.stmt
+	where, before := r.env.stmt, r.perhaps.Load()
 	var all []<-chan error
 	for _, p := range parts {
 		one, e := *r, *r.env
@@ -48,6 +49,9 @@ func (r *run) together(a []string) {
 		r.env.stmt = where
 		r.end(ended, "a statement")
 	}
+	if n := r.perhaps.Load() - before; len(a) == 1 && a[0] == "one" && n != 1 {
+		r.Fatalf("%d of %d have succeeded", n, len(parts))
+	}
 }
 
 // A tally counts what the workers of a port have dequeued.
@@ -57,15 +61,23 @@ type tally struct {
 	stop   func()
 }
 
-// workers begins to dequeue in so many goroutines. Accepted connections are closed.
+// workers begins to dequeue in so many goroutines. Accepted connections are closed. To a single
+// worker the posts of a key must come in the order of their data.
 func (r *run) workers(a []string) {
 	entries := 1
 	if len(a) > 1 {
 		entries = r.number(a[1][len("entries="):])
 	}
 	t := &tally{counts: make(map[string]int)}
-	r.tallies[r.p()] = t
-	t.stop = r.env.workers(r.p(), r.number(a[0]), entries, func(n note) {
+	r.tallies[r.port] = t
+	count, last := r.number(a[0]), make(map[any]uintptr)
+	t.stop = r.env.workers(r.p(), count, entries, func(n note) {
+		if count == 1 && n.Kind() == socknotify.KindPosted {
+			if n.Data < last[n.Key] {
+				r.Errorf("post %d of %v after %d", n.Data, n.Key, last[n.Key])
+			}
+			last[n.Key] = n.Data
+		}
 		s, _ := n.Accepted()
 		if s != nil {
 			s.Close()
@@ -74,6 +86,16 @@ func (r *run) workers(a []string) {
 		t.counts[tallied(keyName(n.Key), n.Events, n.Kind() == socknotify.KindPosted, n.Data, s != nil)]++
 		t.mu.Unlock()
 	})
+}
+
+// rest is how much was dequeued that no statement has named.
+func (t *tally) rest() (all int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.counts {
+		all += n
+	}
+	return all
 }
 
 func tallied(key string, ev events, posted bool, data uintptr, accepted bool) string {
@@ -92,7 +114,7 @@ func (r *run) tallied(words []string) map[string]int {
 // served waits until workers have dequeued these notifications, and takes them off what they have
 // dequeued.
 func (r *run) served(a []string) {
-	t, want := r.tallies[r.p()], r.tallied(a)
+	t, want := r.tallies[r.port], r.tallied(a)
 	r.env.until("the workers have dequeued it", func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -111,7 +133,7 @@ func (r *run) served(a []string) {
 // endWorkers closes the port and waits for the workers. Nothing else may have come, but for these
 // notifications, or whatever.
 func (r *run) endWorkers(a []string) {
-	t := r.tallies[r.p()]
+	t := r.tallies[r.port]
 	t.stop()
 	if len(a) == 1 && a[0] == "whatever" {
 		return

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/handles"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -27,7 +29,7 @@ func init() {
 	verbs = make(map[string]verb)
 	for _, some := range []func() map[string]verb{
 		blockVerbs, portVerbs, callVerbs, keyVerbs, dequeueVerbs, waitVerbs,
-		pairVerbs, handleVerbs, socketVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
+		pairVerbs, handleVerbs, socketVerbs, endVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
 	} {
 		maps.Copy(verbs, some())
 	}
@@ -60,11 +62,22 @@ func portVerbs() map[string]verb {
 	return map[string]verb{
 		"ports": {1, declAll, after(func(r *run, a []string) {
 			for _, name := range a {
-				r.ports[name] = r.env.port()
+				r.ports[name] = r.factory(r.T)
 			}
 		})},
 		"close-port": {1, declNone, after(func(r *run, a []string) {
 			r.must(r.thePort(a[0]).Close())
+			for _, o := range r.ops { // their buffers are the caller's
+				if o.port == a[0] {
+					copy(o.b, bytes.Repeat(scribble, len(o.b)))
+					r.scribbled = append(r.scribbled, o.b)
+				}
+			}
+		})},
+		"drop": {1, declNone, after(func(r *run, a []string) { // a port that is not closed
+			open := len(handles.List())
+			delete(r.ports, a[0])
+			r.collected("the port", func() bool { return len(handles.List()) < open })
 		})},
 		"post": {1, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
@@ -75,7 +88,7 @@ func portVerbs() map[string]verb {
 			r.errors(r.p().Post(r.key(what[0]), data), want)
 		})},
 		"count": {2, declNone, after((*run).count)},
-		"since": {0, declNone, after(func(r *run, _ []string) { r.before[r.p()] = r.p().Stats() })},
+		"since": {0, declNone, after((*run).since)},
 	}
 }
 
@@ -126,6 +139,9 @@ func keyVerbs() map[string]verb {
 			r.seen = info{} // it has the key
 			for _, name := range a {
 				r.collected("the key "+name, func() bool { return r.weak[name].Value() == nil })
+				if o := r.ops[name]; o != nil {
+					r.collected("its buffer", func() bool { return o.buffer.Value() == nil })
+				}
 			}
 			runtime.KeepAlive(r.p())
 		})},
@@ -138,7 +154,7 @@ func dequeueVerbs() map[string]verb {
 			want := r.expected(a)
 			var got []note
 			for range want {
-				got = append(got, r.next(r.p()))
+				got = append(got, r.next())
 			}
 			r.notes(got, want)
 		})},
@@ -258,12 +274,8 @@ func pairVerbs() map[string]verb {
 func handleVerbs() map[string]verb {
 	return map[string]verb{
 		"strange": {2, declFirst, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
-		"file": {2, declFirst, after(func(r *run, a []string) { // name, text, and how often
-			text := r.string(a[1])
-			if len(a) > 2 {
-				text = strings.Repeat(text, r.number(a[2]))
-			}
-			r.handles[a[0]] = scriptFile{r.env.file(text)}
+		"file": {2, declFirst, after(func(r *run, a []string) {
+			r.handles[a[0]] = scriptFile{r.env.file(string(r.text(a[1:])))}
 		})},
 		"contents": {2, declNone, after(func(r *run, a []string) {
 			data, err := os.ReadFile(r.file(a[0]).Name())
@@ -315,7 +327,7 @@ func socketVerbs() map[string]verb {
 		"bind":    {1, declNone, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
 		"listen":  {1, declNone, after((*run).listen)},
 		"connect": {2, declNone, after((*run).connectTo)},
-		"accept": {1, declAs, after(func(r *run, a []string) { // listener [of client] [as name]
+		"accept": {1, declAs, after(func(r *run, a []string) { // of client as name, or into name
 			l := r.socket(a[0])
 			if _, want := outcome(a); want != nil { // of what is there
 				_, err := l.Socket.Accept()
@@ -323,6 +335,10 @@ func socketVerbs() map[string]verb {
 				return
 			}
 			settle(r.env, l, stateIn)
+			if len(a) > 2 && a[1] == "into" { // the same Socket again
+				r.reopen(l, a[2])
+				return
+			}
 			s := r.keep(l.Socket.Accept())
 			for i := 1; i+1 < len(a); i += 2 {
 				switch a[i] {
@@ -336,21 +352,21 @@ func socketVerbs() map[string]verb {
 		"send": {2, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			if want == nil {
-				r.sendTo(r.handle(what[0]), r.string(what[1]))
+				r.sendTo(r.handle(what[0]), string(r.text(what[1:])))
 				return
 			}
 			_, err := r.socket(what[0]).Send([]byte(r.string(what[1])))
 			r.errors(err, want)
 		})},
 		"deliver": {2, declNone, after(func(r *run, a []string) {
-			r.sendTo(r.handle(a[0]), r.string(a[1]))
+			r.sendTo(r.handle(a[0]), string(r.text(a[1:])))
 			settle(r.env, r.peer(a[0]), stateIn)
 		})},
 		"send-empty":  {1, declNone, after(func(r *run, a []string) { r.sendEmpty(r.handle(a[0])) })},
 		"send-urgent": {1, declNone, after(func(r *run, a []string) { r.sendUrgent(r.handle(a[0])) })},
 		"refuse":      {1, declNone, after(func(r *run, a []string) { r.env.refuse(r.socket(a[0])) })},
 		"drain":       {1, declNone, after((*run).drain)},
-		"drain-until": {2, declNone, after(func(r *run, a []string) { r.arrives(r.socket(a[0]), r.string(a[1])) })},
+		"received":    {2, declNone, after((*run).received)},
 		"receive":     {2, declNone, after((*run).receive)},
 		"fill":        {1, declNone, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
 		"error": {2, declNone, after(func(r *run, a []string) {
@@ -369,6 +385,11 @@ func socketVerbs() map[string]verb {
 			}
 			settle(r.env, r.handle(a[0]), st)
 		})},
+	}
+}
+
+func endVerbs() map[string]verb {
+	return map[string]verb{
 		"close": {1, declNone, after(func(r *run, a []string) {
 			r.closeHandle(r.handle(a[0]))
 		})},
@@ -451,11 +472,11 @@ func acceptVerbs() map[string]verb {
 			r.errors(r.p().Accept(l, r.key(key), r.number(what[1])), want)
 		})},
 		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
-			r.handles[a[2]] = r.env.dial(r.socket(a[0]), 1)[0]
+			r.handles[a[2]] = r.env.dial(r.socket(a[0]))
 		})},
 		"accepted": {1, declAs, after(func(r *run, a []string) { // key [of client [as name]], or key fails
 			if len(a) > 1 && a[1] == "fails" {
-				got := r.next(r.p())
+				got := r.next()
 				s, err := got.Accepted()
 				var failed *sock.Error
 				if keyName(got.Key) != a[0] || got.Events != bad || s != nil || !errors.As(err, &failed) {
@@ -463,7 +484,7 @@ func acceptVerbs() map[string]verb {
 				}
 				return
 			}
-			s := r.env.accepted(r.next(r.p()), r.key(a[0]))
+			s := r.env.accepted(r.next(), r.key(a[0]))
 			if len(a) < 3 {
 				s.Close()
 				return
@@ -515,6 +536,26 @@ func singles(make func(*env) handle) verb {
 			r.handles[name] = make(r.env)
 		}
 	})}
+}
+
+// reopen accepts into a Socket that was closed, or into a new one.
+func (r *run) reopen(l *socket, name string) {
+	if r.handles[name] == nil {
+		r.handles[name] = r.keep(new(sock.Socket), nil)
+	}
+	r.must(l.AcceptInto(r.socket(name).Socket))
+}
+
+// scribble is what the caller writes to buffers that are its own.
+var scribble = []byte{0xa5}
+
+// intact checks that nothing else has written to them.
+func (r *run) intact() {
+	for _, b := range r.scribbled {
+		if bytes.Count(b, scribble) != len(b) {
+			r.Fatalf("a buffer was written to after its port was closed")
+		}
+	}
 }
 
 func (r *run) sendTo(h handle, data string) {

@@ -39,19 +39,6 @@ func (k *Kernel) System() *psn.System {
 	}
 }
 
-// Registrations returns the number of registrations whose sockets are open.
-func (k *Kernel) Registrations() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := 0
-	for _, r := range k.regs {
-		if r.alive() {
-			n++
-		}
-	}
-	return n
-}
-
 func (k *Kernel) process(handle uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

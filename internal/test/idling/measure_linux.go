@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/tlsrecord"
 )
 
 // Conns is the number of connections. A test program may set it first in TestMain.
@@ -85,7 +87,7 @@ func Serve(ln net.Listener, settled func() int) {
 			continue
 		}
 		if in.Text() == "after" {
-			for settled() < Conns {
+			for settled() < Conns || tlsrecord.Live() > 0 {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}

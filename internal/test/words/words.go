@@ -34,13 +34,17 @@ var shared = map[string]string{
 var own = map[string]map[string]string{
 	"park.Stats": {
 		"RefusedPerAddr": "a part of Refused", "Handshakes": "TLS is the server's",
+		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
 		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
 	},
-	"park.Server":         {"Handler": "called", "Open": "called", "Closed": "called"},
+	"park.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
+		"Lot": "may be shared"},
+	"park.Server":         {"Handler": "called", "Open": "called", "Closed": "called", "CryptoTLS": "TLS"},
 	"park.ListenerConfig": {"MaxWaiting": "connections that no server has accepted are not its Conns"},
 	"park.HTTPServer": {
 		"Server": "net/http's server has Handler, timeouts, limits, TLSConfig and ErrorLog",
 		"HTTP2":  "another module", "Linger": "net/http has no such time", "OnLot": "a lot for each Serve",
+		"CryptoTLS": "TLS",
 	},
 	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer"},
 	"websocket.Server": {
@@ -49,6 +53,9 @@ var own = map[string]map[string]string{
 		"MaxPings": "RFC 6455", "PingInterval": "RFC 6455", "PongTimeout": "RFC 6455", "CloseTimeout": "RFC 6455",
 	},
 	"websocket.Stats": {"Dropped": "by SlowDrop"},
+	"sse.Server": {"OnOpen": "called", "OnHeartbeat": "called", "OnClose": "called", "Lot": "may be shared",
+		"Heartbeat": "Server-Sent Events", "Retry": "Server-Sent Events"},
+	"sse.Stats": {"Dropped": "by SlowDrop"},
 	"gateway.Config": {
 		"Conn": "NATS", "Stream": "JetStream", "StoreError": "JetStream", "Authorize": "HTTP", "Origins": "HTTP",
 		"PublishOrigins": "HTTP", "Hosts": "HTTP", "Heartbeat": "of Server-Sent Events and long polling",
@@ -64,13 +71,13 @@ var own = map[string]map[string]string{
 		"Handler": "called", "Preamble": "called", "OnStart": "called",
 		"Workers": "its goroutines", "Shards": "its ports", "BufferSize": "its buffers",
 		"MaxQueuedTotal": "of all peers", "KeepAlive": "as in net.ListenConfig",
-		"KeepAliveConfig": "as in net.ListenConfig", "MaxHandshakes": "TLS", "StuckAfter": "its goroutines",
+		"KeepAliveConfig": "as in net.ListenConfig", "MaxHandshakes": "TLS", "CryptoTLS": "TLS", "StuckAfter": "its goroutines",
 	},
 	"server.Stats": {
 		"Handshaking": "a part of Conns", "Hijacked": "a part of Conns", "Longest": "the age of a call",
 		"RefusedPerAddr": "a part of Refused", "RejectedHeaders": "a part of Rejected",
 		"Overloads": "by MaxQueuedTotal", "BytesIn": "traffic", "BytesOut": "traffic", "Stuck": "by StuckAfter",
-		"Handshakes": "TLS", "EvictedHandshakes": "by MaxHandshakes",
+		"Handshakes": "TLS", "EvictedHandshakes": "by MaxHandshakes", "CryptoTLS": "a part of Handshakes",
 	},
 	"server.PacketServer": {"Handler": "called", "OnStart": "called", "Workers": "its goroutines",
 		"StuckAfter": "its goroutines"},

@@ -109,6 +109,8 @@ func Server() Set[server.Stats] {
 			counter("server.timeouts", "connection", timeouts, "kind", "message", func(s *srvStats) uint64 { return s.TimedOut.Message }),
 			counter("server.timeouts", "connection", timeouts, "kind", "handshake", func(s *srvStats) uint64 { return s.TimedOut.Handshake }),
 			counter("server.handshakes", "handshake", "TLS handshakes completed.", "", "", func(s *srvStats) uint64 { return s.Handshakes }),
+			counter("server.crypto_tls_connections", "connection", keptTLS, "", "",
+				func(s *srvStats) uint64 { return s.CryptoTLS }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "timeout", func(s *srvStats) uint64 { return s.TimedOut.Handshake }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "evicted", func(s *srvStats) uint64 { return s.EvictedHandshakes }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "error", func(s *srvStats) uint64 {
@@ -177,6 +179,7 @@ func ParkServer() Set[park.Stats] {
 		func(s *lotStats) uint64 { return s.Handshakes })
 	counter("park.failed_handshakes", "handshake", "TLS handshakes that failed or took too long.", "", "",
 		func(s *lotStats) uint64 { return s.Rejected + s.TimedOut.Handshake })
+	s.Metrics = append(s.Metrics, cryptoTLS)
 	timeout := func(kind string, value func(*metrics.TimedOut) uint64) {
 		counter("park.closing_timeouts", "connection", timeouts, "kind", kind,
 			func(s *lotStats) uint64 { return value(&s.TimedOut) })
@@ -196,9 +199,16 @@ func HTTPServer() Set[park.Stats] {
 			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Calls) }},
 		Metric[lotStats]{Name: "park.rejected_requests", Unit: "request",
 			Help:    "Malformed requests, and those with too many header bytes, for which no handler was called.",
-			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Rejected) }})
+			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Rejected) }},
+		cryptoTLS)
 	return s
 }
+
+const keptTLS = "TLS connections that crypto/tls keeps after the handshake, which takes more memory."
+
+var cryptoTLS = Metric[lotStats]{Name: "park.crypto_tls_connections", Unit: "connection",
+	Help:    keptTLS,
+	Counter: true, Value: func(s *lotStats) int64 { return int64(s.CryptoTLS) }}
 
 func unsigned[S any](value func(*S) uint64) func(*S) int64 {
 	return func(s *S) int64 { return int64(value(s)) }

@@ -12,10 +12,11 @@ import (
 func TestEveryCount(t *testing.T) {
 	t.Run("port", func(t *testing.T) { every(t, Port()) })
 	t.Run("server", func(t *testing.T) { every(t, Server()) })
-	ofServer := []string{"Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
-		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake"}
-	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "Rejected")...) })
-	t.Run("park.Server", func(t *testing.T) { every(t, ParkServer()) })
+	ofStreams := []string{"QueuedBytes", "Dropped"}
+	ofServer := append(ofStreams, "Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
+		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
+	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "CryptoTLS", "Rejected")...) })
+	t.Run("park.Server", func(t *testing.T) { every(t, ParkServer(), ofStreams...) })
 	t.Run("park.HTTPServer", func(t *testing.T) { every(t, HTTPServer(), ofServer...) })
 }
 

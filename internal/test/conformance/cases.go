@@ -1,0 +1,55 @@
+package conformance
+
+// goCases are the cases that scripts cannot state, for they need goroutines with code of their own,
+// the garbage collector or counts of allocations.
+var goCases = map[string]func(*env){
+	"P2/SocketsOnceEach":     socketsOnceEach,
+	"P4/WaitsForCallsInside": closeWaitsForCalls,
+
+	"C5/KeepsNeitherSlice": keepsNeitherSlice,
+	"C7/Poll":              allocPoll,
+	"C7/Timeout":           allocTimeout,
+	"C7/Post":              allocPost,
+	"C7/EnableAndWait":     allocEnableAndWait,
+	"C7/DrainedEnable":     allocDrained,
+	"C7/PersistentLevel":   allocPersistent,
+	"C7/Conn":              allocConn,
+	"C7/ParkedWaiters":     allocParked,
+	"C8/Post":              memoryPost,
+	"C8/Enable":            memoryEnable,
+	"C8/OneShotOwner":      func(e *env) { memoryOneShot(e, level|oneShot, false) },
+
+	"C8/OneShotOwnerDrained": func(e *env) { memoryOneShot(e, edge|oneShot, true) },
+	"C8/Remove":              memoryRemove,
+
+	"G4/NothingAfterwards":  nothingAfterRemoval,
+	"G9/ReusedUnderWaiters": reusedUnderWaiters,
+
+	"T4/EchoWithManyWorkers": echoWorkers,
+	"T7/AcrossWaiters":       oneShotAcrossWaiters,
+	"Q4/Zero":                func(e *env) { e.check(note{}, nil, 0) },
+
+	"O1/ManyWaiters":            opManyWaiters,
+	"O3/ReceivesAtOnceAndLater": opMixedOrder,
+	"O9/CloseRaces":             closeSocketRaces,
+	"O10/ClosePortRaces":        closePortRaces,
+	"O12/HappensBefore":         opHappensBefore,
+	"O12/Echo":                  allocEcho,
+	"O12/Datagrams":             allocDatagrams,
+	"O12/Files":                 allocFiles,
+	"O12/BatchEcho":             allocBatch,
+	"O12/Pooled":                allocPooled,
+	"O13/ManyWaiters":           batchManyWaiters,
+	"O14/HoldNone":              poolHoldsNone,
+
+	"X2/Listeners":              everyListener,
+	"X2/GoesOnWorking":          connGoesOnWorking,
+	"X2/KeptReachable":          connKeptReachable,
+	"X2/ReleasedByRemoval":      connReleased,
+	"X2/EndingConns":            endingConns,
+	"X3/RemoveUnderLoad":        acceptRemoveUnderLoad,
+	"X5/UnderLoad":              drainedUnderLoad,
+	"X5/ArrivalRacesWithEnable": arrivalRaces,
+	"X7/Pages":                  snapshotPages,
+	"X7/UnderLoad":              snapshotUnderLoad,
+}

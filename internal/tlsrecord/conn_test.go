@@ -1,0 +1,601 @@
+package tlsrecord
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// shake returns the server's side after its handshake, and why it stays with crypto/tls.
+func shake(conn net.Conn, config *tls.Config) (c *Conn, err error) {
+	c = Server(conn, config, &Options{Kept: func(why error) { err = why }})
+	if err := c.Handshake(); err != nil {
+		return nil, err
+	}
+	return c, err
+}
+
+// pair returns a Conn and the crypto/tls client at its other end.
+func pair(t testing.TB, server, client *tls.Config) (*Conn, *tls.Conn) {
+	t.Helper()
+	x, y := loopback(t)
+	peer := tls.Client(x, client)
+	handshake := make(chan error, 1)
+	go func() { handshake <- peer.Handshake() }()
+	c, err := shake(y, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-handshake; err != nil {
+		t.Fatal(err)
+	}
+	return c, peer
+}
+
+// Every suite that is spoken carries data in both directions at once.
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	for id, s := range suites {
+		t.Run(tls.CipherSuiteName(id), func(t *testing.T) {
+			t.Parallel()
+			if s.version == tls.VersionTLS13 {
+				testKeys13(t, s)
+				return
+			}
+			if !strings.Contains(tls.CipherSuiteName(id), "ECDSA") {
+				t.Skip("the certificate is for ECDSA; TestOpenSSL has one for RSA")
+			}
+			config := clientConfig.Clone()
+			config.MaxVersion, config.CipherSuites = s.version, []uint16{id}
+			c, peer := pair(t, base, config)
+			if got := c.ConnectionState().CipherSuite; got != id {
+				t.Fatal(tls.CipherSuiteName(got))
+			}
+			exchange(t, c, peer)
+		})
+	}
+}
+
+// testKeys13 runs two ends of Records, because a client cannot choose among the suites of TLS 1.3.
+func testKeys13(t *testing.T, s *suite) {
+	size := s.hash().Size()
+	one, other := bytes.Repeat([]byte{1}, size), bytes.Repeat([]byte{2}, size)
+	a, b := &Records{suite: s}, &Records{suite: s}
+	a.in.setSecret(s, one)
+	b.out.setSecret(s, one)
+	a.out.setSecret(s, other)
+	b.in.setSecret(s, other)
+	for i := range 100 {
+		want := bytes.Repeat([]byte{byte(i)}, i)
+		record, _ := a.Append(nil, want)
+		if i == 0 {
+			continue
+		}
+		if got, err := b.Open(record); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%d: %x, %v", i, got, err)
+		}
+		if i%10 == 0 {
+			record = a.appendUpdate(nil)
+			if got, err := b.Open(record); err != nil || len(got) > 0 {
+				t.Fatal(got, err)
+			}
+		}
+	}
+}
+
+// exchange sends a megabyte in each direction in pieces of many sizes, and checks it.
+func exchange(t *testing.T, a, b net.Conn) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, way := range []struct{ from, to net.Conn }{{a, b}, {b, a}} {
+		want := make([]byte, 1<<20)
+		rand.NewChaCha8([32]byte{1}).Read(want)
+		all.Go(func() {
+			for rest := want; len(rest) > 0; {
+				n := min(len(rest), 1+rand.N(50_000))
+				if _, err := way.from.Write(rest[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				rest = rest[n:]
+			}
+			way.from.(interface{ CloseWrite() error }).CloseWrite()
+		})
+		all.Go(func() {
+			got, err := io.ReadAll(way.to)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A session is resumed with tickets of the program's configuration, whatever made its keys, and a
+// program's own key log has every line.
+func TestResumption(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	explicit := func(c *tls.Config) { c.SetSessionTicketKeys([][32]byte{{1}}) }
+	for _, k := range []struct {
+		name    string
+		set     func(c *tls.Config)
+		between func(c *tls.Config)
+		want    bool
+	}{
+		{"automatic keys", nil, nil, true},
+		{"explicit keys", explicit, nil, true},
+		{"another explicit key", explicit, func(c *tls.Config) { c.SetSessionTicketKeys([][32]byte{{2}}) }, false},
+		{"a key more", explicit, func(c *tls.Config) { c.SetSessionTicketKeys([][32]byte{{2}, {1}}) }, true},
+		{"automatic, then explicit", nil, explicit, false},
+		{"no tickets", func(c *tls.Config) { c.SessionTicketsDisabled = true }, nil, false},
+		{"rotated", nil, func(c *tls.Config) { now = now.Add(25 * time.Hour) }, true},
+		{"expired", nil, func(c *tls.Config) { now = now.Add(8 * 24 * time.Hour) }, false},
+		{"GetConfigForClient", func(c *tls.Config) {
+			own := base.Clone()
+			c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return own, nil }
+		}, nil, true},
+		{"GetConfigForClient, nil", func(c *tls.Config) {
+			c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, nil }
+		}, nil, true},
+		{"GetConfigForClient, keys of its own", func(c *tls.Config) {
+			own := base.Clone()
+			explicit(own)
+			c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return own, nil }
+		}, nil, true},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			now = time.Now()
+			var log bytes.Buffer
+			server := base.Clone()
+			server.KeyLogWriter = &log
+			server.Time = func() time.Time { return now }
+			if k.set != nil {
+				k.set(server)
+			}
+			client := clientConfig.Clone()
+			client.Time = time.Now // the certificate stays valid
+			client.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+			for i := range 2 {
+				if i == 1 && k.between != nil {
+					k.between(server)
+				}
+				c, peer := pair(t, server, client)
+				peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+				c.Write([]byte("x"))
+				if _, err := io.ReadFull(peer, make([]byte, 1)); err != nil { // and the ticket
+					t.Fatal(err)
+				}
+				if got := c.ConnectionState().DidResume; got != (i == 1 && k.want) {
+					t.Errorf("connection %d resumed: %v", i, got)
+				}
+			}
+			if n := strings.Count(log.String(), "SERVER_TRAFFIC_SECRET_0 "); n != 2 &&
+				server.GetConfigForClient == nil {
+				t.Errorf("the key log has %d secrets", n)
+			}
+		})
+	}
+}
+
+// A connection that stays with crypto/tls works as before.
+func TestStays(t *testing.T) {
+	t.Parallel()
+	client12 := clientConfig.Clone()
+	client12.MaxVersion = tls.VersionTLS12
+	chacha := client12.Clone()
+	chacha.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256}
+	old := base.Clone()
+	old.MinVersion = tls.VersionTLS10
+	client11 := clientConfig.Clone()
+	client11.MinVersion, client11.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	resumed := client12.Clone()
+	resumed.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	first, peer := pair(t, base, resumed)
+	first.Close()
+	peer.Close()
+	for _, k := range []struct {
+		name           string
+		server, client *tls.Config
+		want           error
+	}{
+		{"ChaCha20-Poly1305", base, chacha, ErrSuite},
+		{"TLS 1.1", old, client11, ErrSuite},
+		{"TLS 1.2, resumed", base, resumed, ErrNoSecrets},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			x, y := loopback(t)
+			peer := tls.Client(x, k.client)
+			go peer.Handshake()
+			c, err := shake(y, k.server)
+			if !errors.Is(err, k.want) || c == nil || c.Stock() == nil {
+				t.Fatal(c, err)
+			}
+			exchange(t, c, peer)
+		})
+	}
+}
+
+// A *tls.Conn that a program has kept can neither read nor write, since both would use numbers that
+// have been used.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	x, y := loopback(t)
+	peer := tls.Client(x, clientConfig)
+	go peer.Handshake()
+	w := &wire{Conn: y}
+	kept := tls.Server(w, w.Config(base))
+	if err := kept.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	records, err := w.Take(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.over = true
+	w.cut.Store(true)
+	if _, err := kept.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := kept.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	out, err := records.Append(nil, []byte("right"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.Write(out)
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(peer, got); err != nil || string(got) != "right" {
+		t.Errorf("%q, %v", got, err)
+	}
+	kept.Close()
+	if _, err := y.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Error("Close of the kept tls.Conn has not closed the socket:", err)
+	}
+}
+
+// A key is changed before its limit, and the peer follows.
+func TestKeyLimit(t *testing.T) {
+	t.Parallel()
+	x, y := loopback(t)
+	got := make(chan *Conn, 1)
+	go func() {
+		c, err := shake(y, base)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- c
+	}()
+	client := dial(t, x, clientConfig)
+	c := <-got
+	if c == nil {
+		t.FailNow()
+	}
+	c.records.out.seq = keyLimit - 1
+	client.r.in.seq = keyLimit - 1
+	for range 3 {
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	want := []string{`23: "x"`, `22: "\x18\x00\x00\x01\x00"`, `23: "x"`, `23: "x"`, `21: "\x01\x00"`}
+	if answers := client.answers(); strings.Join(answers, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%q", answers)
+	}
+}
+
+// Requests for a KeyUpdate that cannot be answered yet have one answer together.
+func TestOneAnswer(t *testing.T) {
+	t.Parallel()
+	s := suites[tls.TLS_AES_128_GCM_SHA256]
+	a, b := &Records{suite: s}, &Records{suite: s}
+	secret := make([]byte, s.hash().Size())
+	for _, h := range []*half{&a.in, &a.out, &b.in, &b.out} {
+		h.setSecret(s, secret)
+	}
+	client := &raw{r: a}
+	for range 5 {
+		if _, err := b.Open(client.update(1)); err != nil || !b.Owes() {
+			t.Fatal(err)
+		}
+	}
+	out := b.Answer(nil)
+	if n, err := a.Length(out); err != nil || n != len(out) || b.Owes() || len(b.Answer(nil)) != 0 {
+		t.Error(n, len(out), err)
+	}
+	if _, err := a.Open(out); err != nil {
+		t.Error(err)
+	}
+	record, _ := b.Append(nil, []byte("x"))
+	if got, err := a.Open(record); string(got) != "x" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A deadline leaves the connection as it was, also in the middle of a record.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	x, y := loopback(t)
+	got := make(chan *Conn, 1)
+	go func() {
+		c, _ := shake(y, base)
+		got <- c
+	}()
+	client := dial(t, x, clientConfig)
+	c := <-got
+	record := client.data("hello")
+	b := make([]byte, 10)
+	for i := range record {
+		c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if n, err := c.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(n, err)
+		}
+		x.Write(record[i : i+1])
+	}
+	c.SetReadDeadline(time.Time{})
+	if n, err := c.Read(b); string(b[:n]) != "hello" || err != nil {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if c.buf != nil {
+		t.Error("the buffer is kept")
+	}
+}
+
+// Close overwrites the secrets, also while calls are blocked.
+func TestWiped(t *testing.T) {
+	t.Parallel()
+	c, peer := pair(t, base, clientConfig)
+	defer peer.Close()
+	blocked := make(chan error)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		blocked <- err
+	}()
+	go func() {
+		var err error
+		for big := make([]byte, 1<<20); err == nil; {
+			_, err = c.Write(big)
+		}
+		blocked <- err
+	}()
+	c.Close()
+	for range 2 {
+		if err := <-blocked; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	c.reading.Lock()
+	c.writing.Lock()
+	if c.records.in != (half{}) || c.records.out != (half{}) {
+		t.Error("secrets are left")
+	}
+	c.writing.Unlock()
+	c.reading.Unlock()
+	if err := c.Close(); err != net.ErrClosed {
+		t.Error(err)
+	}
+}
+
+// The callbacks of a program see its own connection, and its state is that of crypto/tls.
+func TestProgramSeesItsConnection(t *testing.T) {
+	t.Parallel()
+	x, y := loopback(t)
+	config := base.Clone()
+	var seen []net.Conn
+	config.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		seen = append(seen, h.Conn)
+		return &cert, nil
+	}
+	config.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		seen = append(seen, h.Conn)
+		return nil, nil
+	}
+	config.NextProtos = []string{"one", "two"}
+	client := clientConfig.Clone()
+	client.NextProtos = []string{"two"}
+	peer := tls.Client(x, client)
+	go peer.Handshake()
+	conn, err := shake(y, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 2 || seen[0] != y || seen[1] != y {
+		t.Error(seen)
+	}
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol != "two" || state.ServerName != "example.test" {
+		t.Errorf("%+v", state)
+	}
+	conn.Write([]byte("x"))
+	io.ReadFull(peer, make([]byte, 1))
+	theirs := peer.ConnectionState()
+	a, err1 := state.ExportKeyingMaterial("label", []byte("context"), 20)
+	b, err2 := theirs.ExportKeyingMaterial("label", []byte("context"), 20)
+	if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
+		t.Errorf("%x, %x, %v, %v", a, b, err1, err2)
+	}
+}
+
+// While a connection is busy nothing is allocated for a record.
+func TestAllocatesNothing(t *testing.T) {
+	x, y := loopback(t)
+	got := make(chan *Conn, 1)
+	go func() {
+		c, _ := shake(y, base)
+		got <- c
+	}()
+	client := dial(t, x, clientConfig)
+	c := <-got
+	b, out, message := make([]byte, 100), make([]byte, 0, 200), make([]byte, 100)
+	if n := testing.AllocsPerRun(200, func() {
+		out, _ = client.r.Append(out[:0], message)
+		x.Write(out)
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		c.Write(b)
+		io.ReadFull(x, out)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// The ciphers of a connection that is idle for a round are dropped, and made again when needed.
+func TestCiphersAreDropped(t *testing.T) {
+	c, peer := pair(t, base, clientConfig)
+	b := make([]byte, 1)
+	echo := func() {
+		t.Helper()
+		peer.Write([]byte("x"))
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		c.Write(b)
+		if _, err := io.ReadFull(peer, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func() bool {
+		c.reading.Lock()
+		defer c.reading.Unlock()
+		return c.records.in.aead != nil || c.records.out.aead != nil
+	}
+	round := ciphers.round.Load()
+	echo()
+	ciphers.drop()
+	if !has() && ciphers.round.Load() == round+1 { // otherwise the timer has come too
+		t.Error("dropped after less than a round")
+	}
+	ciphers.drop()
+	ciphers.drop()
+	if has() || c.live.Load() {
+		t.Error("kept")
+	}
+	echo()
+	if !has() {
+		t.Error("not made again")
+	}
+	c.Close()
+	ciphers.drop()
+	ciphers.drop()
+	ciphers.drop()
+	ciphers.mu.Lock()
+	defer ciphers.mu.Unlock()
+	if _, ok := ciphers.live[c]; ok {
+		t.Error("a closed connection is kept")
+	}
+}
+
+// An idle connection takes less than 1,000 bytes besides its socket, or 1,400 with TLS 1.2, whose
+// state keeps the ClientHello.
+func TestIdleMemory(t *testing.T) {
+	const n = 200
+	for version, limit := range map[uint16]uint64{tls.VersionTLS13: 1_000, tls.VersionTLS12: 1_400} {
+		client := clientConfig.Clone()
+		client.MaxVersion = version
+		wires := make([][2]net.Conn, n)
+		for i := range wires {
+			wires[i][0], wires[i][1] = loopback(t)
+		}
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		conns := make([]net.Conn, n)
+		before := heap()
+		for i, w := range wires {
+			peer := tls.Client(w[0], client)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				peer.Write([]byte("x"))
+				io.ReadFull(peer, make([]byte, 1))
+			}()
+			c, err := shake(w[1], base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 1)
+			io.ReadFull(c, b)
+			c.Write(b)
+			<-done
+			conns[i] = c
+			c.dropCiphers()
+		}
+		each := (heap() - before) / n
+		t.Logf("%s: %d bytes", tls.VersionName(version), each)
+		if each > limit {
+			t.Errorf("%s: %d bytes, limit %d", tls.VersionName(version), each, limit)
+		}
+		runtime.KeepAlive(conns)
+	}
+}
+
+// FuzzRecords opens what a peer may send that knows the secrets: the first byte of a piece of input
+// is the type of a record, or says that the record is not encrypted.
+func FuzzRecords(f *testing.F) {
+	f.Add([]byte("\x17\x05hello\x15\x02\x01\x00"), true)
+	f.Add([]byte("\x16\x05\x18\x00\x00\x01\x01\x17\x01x"), true)
+	f.Add([]byte("\x16\x04\x00\x00\x00\x00"), false)
+	f.Add([]byte("\x80\x06\x14\x03\x03\x00\x01\x01"), true)
+	f.Fuzz(func(t *testing.T, input []byte, is13 bool) {
+		s := suites[tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+		if is13 {
+			s = suites[tls.TLS_AES_128_GCM_SHA256]
+		}
+		client, server := &Records{suite: s}, &Records{suite: s}
+		secret := make([]byte, s.hash().Size())
+		for _, h := range []*half{&client.in, &client.out, &server.in, &server.out} {
+			h.setSecret(s, secret)
+		}
+		var want, got []byte
+		for len(input) >= 2 && server.Err() == nil {
+			kind, n := input[0], min(int(input[1]), len(input)-2)
+			content := input[2 : 2+n]
+			input = input[2+n:]
+			record := bytes.Clone(content)
+			if kind == 0 {
+				kind = typeData // a zero is padding, and the type is before it
+			}
+			if kind&0x80 == 0 {
+				record = client.seal(nil, kind, content)
+				if kind == typeData {
+					want = append(want, content...)
+				}
+			}
+			if len(record) < headerSize {
+				return
+			}
+			n, err := server.Length(record)
+			if err != nil || len(record) < n {
+				return
+			}
+			updates := server.in.seq
+			data, err := server.Open(record[:n])
+			if err == nil {
+				got = append(got, data...)
+			}
+			if server.in.seq < updates {
+				client.out.update(s) // it has followed a KeyUpdate
+			}
+			server.Answer(nil)
+		}
+		if !bytes.HasPrefix(want, got) {
+			t.Errorf("%q, %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package tlsrecord
+
+import (
+	"bytes"
+	"crypto/fips140"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+)
+
+// Why a connection stays with crypto/tls.
+var (
+	ErrSuite = errors.New("socknotify: TLS version or cipher suite that crypto/tls alone speaks")
+	// ErrNoSecrets is for TLS 1.2 also the error of a session that was resumed, for which
+	// crypto/tls logs no secret.
+	ErrNoSecrets = errors.New("socknotify: crypto/tls has logged no secrets of the connection")
+	ErrNoMaster  = errors.New("socknotify: TLS 1.2 without extended master secret")
+	ErrFIPS      = errors.New("socknotify: FIPS 140-3 mode")
+	// ErrNotProved means that the last record that crypto/tls has sent is not the one expected.
+	ErrNotProved = errors.New("socknotify: the numbers of the TLS records are not known")
+)
+
+// A Handshake follows a server's handshake, which crypto/tls makes: the secrets that it logs, and
+// the records that it receives and sends. Take then continues the connection without crypto/tls.
+//
+// The connection below crypto/tls calls Part for what it gives to crypto/tls, and Sent for what
+// crypto/tls sends. A Handshake has no lock.
+type Handshake struct {
+	next io.Writer // the program's own KeyLogWriter
+
+	clientRandom           [32]byte
+	master                 [48]byte
+	client, server, hiding secret // traffic secrets: of both sides' data, and of the server's handshake
+	hasMaster              bool
+
+	head  [headerSize]byte // of the record that is being given
+	nhead int
+	left  int // bytes of its body that have not been given
+
+	random [32]byte // the server's
+	last   []byte   // the last record sent
+	sent   int      // records sent
+	began  int      // records received since the client's change_cipher_spec
+	cipher bool     // the client's change_cipher_spec has come
+}
+
+// A secret is a traffic secret of TLS 1.3.
+type secret struct {
+	b [maxSecret]byte
+	n int
+}
+
+func (s *secret) bytes() []byte { return s.b[:s.n] }
+
+// Config returns the configuration for the handshake of one connection. It has base's ticket keys
+// as they are now.
+func (h *Handshake) Config(base *tls.Config) *tls.Config {
+	renewTicketKeys(base)
+	config := base.Clone()
+	h.next, config.KeyLogWriter = config.KeyLogWriter, h
+	if get := config.GetConfigForClient; get != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			own, err := get(hello)
+			if own == nil || err != nil {
+				return own, err
+			}
+			own = own.Clone()
+			h.next, own.KeyLogWriter = own.KeyLogWriter, h
+			return own, nil
+		}
+	}
+	return config
+}
+
+// renewTicketKeys makes the automatic ticket keys of a configuration where there are none, and
+// rotates them; Clone copies them. It is done by the attempt to decrypt an empty ticket.
+func renewTicketKeys(c *tls.Config) {
+	renew := func() { c.DecryptTicket(nil, tls.ConnectionState{}) }
+	if c.Time == nil {
+		renew()
+		return
+	}
+	// The program's Time may panic, or call runtime.Goexit. crypto/tls calls it again, and has that
+	// happen when the ClientHello has been read.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { recover() }()
+		renew()
+	}()
+	<-done
+}
+
+// Write takes a line of the key log.
+func (h *Handshake) Write(line []byte) (int, error) {
+	label, rest, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
+	random, value, ok := bytes.Cut(rest, []byte(" "))
+	if ok {
+		switch string(label) {
+		case "CLIENT_RANDOM":
+			_, err1 := hex.Decode(h.clientRandom[:], sized(random, len(h.clientRandom)))
+			_, err2 := hex.Decode(h.master[:], sized(value, len(h.master)))
+			h.hasMaster = err1 == nil && err2 == nil && len(value) == 2*len(h.master) &&
+				len(random) == 2*len(h.clientRandom)
+		case "CLIENT_TRAFFIC_SECRET_0":
+			h.client.decode(value)
+		case "SERVER_TRAFFIC_SECRET_0":
+			h.server.decode(value)
+		case "SERVER_HANDSHAKE_TRAFFIC_SECRET":
+			h.hiding.decode(value)
+		}
+	}
+	if h.next != nil {
+		return h.next.Write(line)
+	}
+	return len(line), nil
+}
+
+// sized returns no more of a hexadecimal number than n bytes have.
+func sized(digits []byte, n int) []byte { return digits[:min(len(digits), 2*n)] }
+
+func (s *secret) decode(value []byte) {
+	s.n = 0
+	if len(value) > 2*len(s.b) {
+		return
+	}
+	if n, err := hex.Decode(s.b[:], value); err == nil {
+		s.n = n
+	}
+}
+
+// Part returns how many of the bytes that have arrived belong to the current record. crypto/tls must
+// be given no more in one call of Read: so it never has the beginning of the next record, which Take
+// would not know of.
+func (h *Handshake) Part(b []byte) (n int) {
+	if h.left == 0 {
+		n = copy(h.head[h.nhead:], b)
+		if h.nhead += n; h.nhead < headerSize {
+			return n
+		}
+		h.nhead, h.left = 0, int(binary.BigEndian.Uint16(h.head[3:]))
+		switch {
+		case h.head[0] == typeChangeCipherSpec:
+			h.cipher = true
+		case h.cipher:
+			h.began++
+		}
+	}
+	k := min(h.left, len(b)-n)
+	h.left -= k
+	return n + k
+}
+
+// Sent is told what crypto/tls sends: whole records.
+func (h *Handshake) Sent(b []byte) {
+	for len(b) >= headerSize {
+		n := min(headerSize+int(binary.BigEndian.Uint16(b[3:])), len(b))
+		const random = headerSize + 4 + 2 // after the type, the length and the version
+		if h.sent == 0 && b[0] == typeHandshake && n >= random+len(h.random) {
+			copy(h.random[:], b[random:])
+		}
+		h.last = append(h.last[:0], b[:n]...)
+		h.sent++
+		b = b[n:]
+	}
+}
+
+// Take returns the records of a connection whose handshake has just succeeded, before any Read. From
+// then on the wire must be cut for crypto/tls. The error says why the connection stays with it.
+//
+// The proof that sequence numbers are right is the last record that crypto/tls has sent: it opens
+// with the keys and the number that it must have.
+func (h *Handshake) Take(conn *tls.Conn) (*Records, error) {
+	defer h.wipe()
+	state := conn.ConnectionState()
+	s, ok := suites[state.CipherSuite]
+	switch {
+	case fips140.Enabled():
+		return nil, ErrFIPS
+	case !ok || s.version != state.Version:
+		return nil, ErrSuite
+	case h.left > 0 || h.nhead > 0:
+		return nil, ErrNotProved
+	}
+	r := &Records{suite: s}
+	if s.version == tls.VersionTLS13 {
+		return h.take13(r)
+	}
+	return h.take12(r, &state)
+}
+
+func (h *Handshake) take13(r *Records) (*Records, error) {
+	size := r.suite.hash().Size()
+	if h.client.n != size || h.server.n != size || h.hiding.n != size {
+		return nil, ErrNoSecrets
+	}
+	const tickets = 4 // crypto/tls sends one, or none
+	var probe half
+	probe.setSecret(r.suite, h.server.bytes())
+	for n := range uint64(tickets) {
+		if h.lastIs(r, &probe, n, messageSessionTicket) {
+			r.out = probe
+			r.out.seq = n + 1
+			r.in.setSecret(r.suite, h.client.bytes())
+			return r, nil
+		}
+	}
+	probe.setSecret(r.suite, h.hiding.bytes())
+	for n := range uint64(h.sent) {
+		if h.lastIs(r, &probe, n, messageFinished) {
+			r.out.setSecret(r.suite, h.server.bytes())
+			r.in.setSecret(r.suite, h.client.bytes())
+			return r, nil
+		}
+	}
+	return nil, ErrNotProved
+}
+
+func (h *Handshake) take12(r *Records, state *tls.ConnectionState) (*Records, error) {
+	if !h.hasMaster {
+		return nil, ErrNoSecrets
+	}
+	if _, err := state.ExportKeyingMaterial("EXPERIMENTAL", nil, 1); err != nil {
+		return nil, ErrNoMaster
+	}
+	setKeys12(r.suite, &r.in, &r.out, h.master[:], h.clientRandom[:], h.random[:])
+	// Each side has sent one record with the new keys, its Finished.
+	if h.began != 1 || !h.lastIs(r, &r.out, 0, messageFinished) {
+		return nil, ErrNotProved
+	}
+	r.in.seq, r.out.seq = 1, 1
+	return r, nil
+}
+
+// lastIs reports whether the last record sent opens with a key and a number, and is a message of a
+// type.
+func (h *Handshake) lastIs(like *Records, key *half, n uint64, kind byte) bool {
+	if len(h.last) < headerSize {
+		return false
+	}
+	probe := &Records{suite: like.suite, in: *key}
+	probe.in.seq = n
+	content, is, a := probe.decrypt(bytes.Clone(h.last))
+	return a == 0 && is == typeHandshake && len(content) > 0 && content[0] == kind
+}
+
+// wipe overwrites what is not needed after the handshake.
+func (h *Handshake) wipe() {
+	next := h.next
+	*h = Handshake{next: next}
+}

@@ -1,0 +1,345 @@
+package park
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/metrics"
+)
+
+// Streams serves connections to which any goroutine may write at any time, such as those of a chat
+// or of a queue. An idle [Stream] needs no goroutine and no buffer.
+//
+//	echo := &park.Streams{OnInput: func(s *park.Stream, b []byte) error { return s.Write(b) }}
+//	for {
+//		conn, err := listener.Accept()
+//		...
+//		s := new(park.Stream)
+//		if err := echo.Open(s, conn); err != nil {
+//			conn.Close()
+//			continue
+//		}
+//		s.Start(nil, nil)
+//	}
+//
+// The fields must be set before the first Open, and not be changed after it. The zero value of a
+// field is its default, and a negative number means none. Streams must not be copied. Its methods
+// may be called concurrently, and by the functions, except for Shutdown, which waits for them.
+//
+// A function of the program that panics ends its stream; the panic is logged and counted in
+// Stats.Panics.
+type Streams struct {
+	// OnInput is called with what a peer has sent, for one part at a time of a stream. It may
+	// block; the stream then reads no further. b is valid until it returns, and may be changed. If
+	// it returns an error, the stream is closed after what is queued. With a nil OnInput a peer has
+	// nothing to say: what it sends is discarded, and more than 4 KiB end its stream.
+	OnInput func(s *Stream, b []byte) error
+	// OnTimer, if not nil, is called when a stream starts, after OnInput, when the time is over
+	// that it has returned, and after [Stream.Wake]. It does what is due, such as to send a
+	// heartbeat, and returns the time until there is more. 0 and a negative time mean that there is
+	// nothing.
+	OnTimer func(s *Stream) (next time.Duration)
+	// OnShutdown, if not nil, is called by Shutdown for each stream, to end it. Otherwise Shutdown
+	// closes it after what is queued.
+	OnShutdown func(s *Stream)
+	// OnClose, if not nil, is called once for each stream that was started, after it was closed. No
+	// other function runs for the stream then. err is what the stream was closed with, or what
+	// OnInput has returned; io.EOF if the peer has ended its stream; ErrIdle, ErrSlow, ErrTooLong,
+	// ErrHandshake, ErrServerClosed or a *PanicError; and otherwise the error of the connection.
+	OnClose func(s *Stream, err error)
+
+	// IdleTimeout ends a stream on which no bytes were sent or received for this time. 0 means
+	// never.
+	IdleTimeout time.Duration
+	// WriteTimeout ends a stream whose peer takes nothing of what is queued for this time. 0 means
+	// 10 seconds. HandshakeTimeout bounds the TLS handshake of a connection that has not had it. 0
+	// means 10 seconds.
+	WriteTimeout, HandshakeTimeout time.Duration
+
+	// MaxConns bounds the number of streams; Open fails with ErrMaxConns beyond it. MaxRunning
+	// bounds the number of those whose functions run concurrently, as Config.MaxRunning does. 0
+	// means no limit.
+	MaxConns, MaxRunning int
+	// MaxQueued bounds the memory, in bytes, of what is queued for a stream: each Write counts with
+	// its length and 64 bytes. A Write that was begun is queued in any case. 0 means 256 KiB.
+	// SlowPolicy says what happens at the bound; the default is SlowClose. The system has buffers
+	// of its own besides.
+	MaxQueued  int
+	SlowPolicy SlowPolicy
+
+	// Lot, if not nil, is the lot that parks the streams, which may have others too. It must be
+	// open until the Streams have ended. MaxRunning, Backend and Unwrap do not apply then, but
+	// those of the lot. If it is nil, the Streams have one of their own.
+	Lot *Lot
+	// Name is as in Config. TimeCalls makes Stats.CallTime say how long the calls of OnInput take.
+	Name      string
+	TimeCalls bool
+	// Backend, Unwrap and Logger are as in Config. The Logger also receives panics.
+	Backend string
+	Unwrap  func(net.Conn) net.Conn
+	Logger  *slog.Logger
+
+	log        serving.Log
+	maxQueued  int // 0 is no limit
+	goroutines sync.WaitGroup
+	times      metrics.Recorder
+
+	queued                                      atomic.Int64
+	accepted, refused, rejected, dropped, calls atomic.Uint64
+	idle, slow, late                            atomic.Uint64 // of Stats.TimedOut
+
+	mu      sync.Mutex
+	lot     *Lot
+	list    []*Stream // those that were started
+	open    int       // those that were opened, and whose OnClose has not returned
+	closing bool
+	empty   chan struct{} // closed when closing is set and open is 0
+}
+
+// A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer.
+type SlowPolicy = serving.SlowPolicy
+
+const (
+	// SlowClose closes the stream with ErrSlow. Its peer has lost nothing until then, and learns
+	// that it must begin again.
+	SlowClose = serving.SlowClose
+	// SlowDrop drops what would be queued: Write fails with ErrQueueFull. The stream stays open.
+	SlowDrop = serving.SlowDrop
+)
+
+// Stats returns the current counters. Those that a Lot has are those of the streams' lot.
+func (g *Streams) Stats() (st Stats) {
+	g.mu.Lock()
+	if g.lot != nil {
+		st = g.lot.Stats()
+	}
+	if g.Lot != nil {
+		st.Panics = 0 // they may be of others
+	}
+	st.Conns = g.open
+	g.mu.Unlock()
+	st.QueuedBytes, st.Dropped = g.queued.Load(), g.dropped.Load()
+	st.Accepted, st.Refused, st.Rejected = g.accepted.Load(), g.refused.Load(), g.rejected.Load()
+	st.Calls, st.Panics = g.calls.Load(), st.Panics+g.log.Panics()
+	st.TimedOut = metrics.TimedOut{Idle: g.idle.Load(), Slow: g.slow.Load(), Handshake: g.late.Load()}
+	st.CallTime = metrics.Histogram{}
+	g.times.AddTo(&st.CallTime)
+	return st
+}
+
+// Lots returns the lot of the streams, for observers such as package debug. It returns none before
+// the first Open. The Streams own the lot, unless it is the field Lot.
+func (g *Streams) Lots() (lots []*Lot) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lot != nil {
+		lots = append(lots, g.lot)
+	}
+	return lots
+}
+
+// All returns the streams that were started and have not ended, in no particular order. Those that
+// start while the sequence is used may be missing.
+func (g *Streams) All() iter.Seq[*Stream] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Values(slices.Clone(g.list))
+}
+
+// The timeouts, of which 0 is none.
+func (g *Streams) idleTimeout() time.Duration { return max(g.IdleTimeout, 0) }
+func (g *Streams) writeTimeout() time.Duration {
+	return serving.Or(g.WriteTimeout, serving.DefaultTimeout)
+}
+
+// Open makes s a stream of a connection, which it owns then. The caller may write to it, for
+// example a greeting, and must call [Stream.Start]. A connection with TLS may have its handshake
+// before it.
+//
+// Open fails with ErrMaxConns, with ErrServerClosed, and with socknotify.ErrInvalid for a field
+// that makes no sense. The caller still owns the connection then.
+func (g *Streams) Open(s *Stream, conn net.Conn) error {
+	if conn == nil || s == nil {
+		return fmt.Errorf("park: open: %w: nil", socknotify.ErrInvalid)
+	}
+	err := g.reserve()
+	if err == nil {
+		s.init(g, conn)
+	}
+	return err
+}
+
+// OpenHTTP is Open with the connection of a request of HTTP/1, which it takes over from net/http or
+// from an HTTPServer. The caller writes the answer, and passes to [Stream.Start] what was received
+// after the request. If OpenHTTP fails, the caller answers by w. It fails with the errors of Open,
+// and with those of http.ResponseController.Hijack.
+func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, err error) {
+	if err := g.reserve(); err != nil {
+		return nil, err
+	}
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		g.release()
+		return nil, fmt.Errorf("park: hijack: %w", err)
+	}
+	if rw != nil {
+		b, _ := rw.Reader.Peek(rw.Reader.Buffered())
+		received = slices.Clone(b)
+	}
+	if in, ok := conn.(inSession); ok { // the connection needs no session
+		var unread []byte
+		conn, unread = in.self().detach()
+		received = append(received, unread...)
+	}
+	s.init(g, conn)
+	return received, nil
+}
+
+// reserve counts a stream. It makes the lot for the first one. A nil error must be followed by
+// release.
+func (g *Streams) reserve() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closing:
+		return ErrServerClosed
+	case g.MaxConns > 0 && g.open >= g.MaxConns:
+		g.refused.Add(1)
+		return ErrMaxConns
+	case g.lot == nil:
+		if err := g.prepare(); err != nil {
+			return err
+		}
+	}
+	g.open++
+	return nil
+}
+
+// prepare checks the fields and makes the lot. The caller holds g.mu.
+func (g *Streams) prepare() error {
+	if !g.SlowPolicy.Valid() {
+		return fmt.Errorf("park: open: %w: SlowPolicy is unknown", socknotify.ErrInvalid)
+	}
+	lot := g.Lot
+	if lot == nil {
+		var err error
+		lot, err = New(Config{MaxRunning: g.MaxRunning, Backend: g.Backend, Unwrap: g.Unwrap,
+			Name: g.Name, Logger: g.Logger})
+		if err != nil {
+			return err
+		}
+	}
+	g.log.Prefix, g.log.Name, g.log.Logger = "park: ", g.Name, func() *slog.Logger { return g.Logger }
+	g.maxQueued = serving.Or(g.MaxQueued, 256<<10)
+	g.lot, g.empty = lot, make(chan struct{})
+	return nil
+}
+
+// release ends what reserve has begun.
+func (g *Streams) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open--; g.open == 0 && g.closing {
+		close(g.empty)
+	}
+}
+
+// add adds a stream that starts. It reports whether the Streams are closing.
+func (g *Streams) add(s *Stream) (closing bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.index = int32(len(g.list))
+	g.list = append(g.list, s)
+	return g.closing
+}
+
+func (g *Streams) remove(s *Stream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	end := len(g.list) - 1
+	last := g.list[end]
+	last.index = s.index
+	g.list[s.index], g.list[end] = last, nil
+	g.list = g.list[:end]
+}
+
+// Shutdown makes Open fail, ends all streams by OnShutdown, and waits until their OnClose has
+// returned. If ctx is done first, Shutdown aborts the streams that are left, does not wait for
+// their functions, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails
+// with socknotify.ErrInvalid.
+func (g *Streams) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
+	}
+	lot := g.stop()
+	if lot == nil {
+		return nil
+	}
+	for s := range g.All() {
+		g.shutdown(s)
+	}
+	select {
+	case <-g.empty:
+	case <-ctx.Done():
+		g.Close()
+		return context.Cause(ctx)
+	}
+	g.goroutines.Wait()
+	g.log.Flush()
+	if lot == g.Lot {
+		return nil
+	}
+	return lot.Shutdown(ctx)
+}
+
+// shutdown ends a stream for Shutdown.
+func (g *Streams) shutdown(s *Stream) {
+	if g.OnShutdown == nil {
+		s.Close(ErrServerClosed)
+		return
+	}
+	g.log.Guard(s.conn, func() error {
+		g.OnShutdown(s)
+		return nil
+	})
+}
+
+// Close makes Open fail, and aborts all streams. It does not wait for functions. It always returns
+// nil.
+func (g *Streams) Close() error {
+	lot := g.stop()
+	if lot == nil {
+		return nil
+	}
+	for s := range g.All() {
+		s.Abort(ErrServerClosed)
+	}
+	g.log.Flush()
+	if lot != g.Lot {
+		lot.Close()
+	}
+	return nil
+}
+
+// stop makes Open fail. It returns nil if there was no stream.
+func (g *Streams) stop() *Lot {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closing {
+		g.closing = true
+		if g.open == 0 && g.lot != nil {
+			close(g.empty)
+		}
+	}
+	return g.lot
+}

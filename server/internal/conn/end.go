@@ -1,0 +1,217 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+func (c *Conn) Close() error {
+	if t := c.tls(); t != nil {
+		t.closeNotify() // if it fails, the stream has ended already
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end(wClosing)
+}
+
+func (c *Conn) Abort() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end(wAborting | wReset)
+}
+
+// end begins to close the connection, by wClosing or wAborting. The lock is held.
+func (c *Conn) end(bits uint32) error {
+	word := c.word.Load()
+	if word&bits == bits || word&(wAborting|wDead) != 0 {
+		return net.ErrClosed
+	}
+	if word&(wHijacked|wDetached) == wHijacked|wDetached {
+		c.endHijacked(bits)
+		return nil
+	}
+	switch {
+	case word&wHeld == 0:
+	case bits&wReset != 0:
+		c.dropQueue(c.extra)
+		c.word.And(^uint32(wHeld))
+	default:
+		c.sendHeld()
+		if word = c.word.Load(); word&wAborting != 0 { // it has failed
+			return nil
+		}
+	}
+	if word&wHijacked != 0 { // the queued bytes are sent as if there were no hijacker
+		c.cancelHijack()
+	}
+	if word&wOut != 0 && bits&wAborting == 0 {
+		s := c.shared()
+		c.extra.since = s.Wheel.Now()
+		s.Wheel.Hasten(c, c.lingerLimit())
+	}
+	if bits&wAborting != 0 {
+		c.cancelContext()
+	}
+	// In one swap, because a worker that finds neither wHijacked nor wClosing would call Data.
+	for {
+		if word = c.word.Load(); c.word.CompareAndSwap(word, word&^wHijacked|bits) {
+			break
+		}
+	}
+	if word&wOwned == 0 {
+		c.wake()
+	}
+	return nil
+}
+
+// EndByServer closes the connection at once, because the server ends.
+func (c *Conn) EndByServer(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(cause)
+	if c.word.Load()&(wHijacked|wDead) == 0 {
+		c.Socket().Shutdown(sock.ShutBoth)
+	}
+}
+
+// fail closes the connection now, with a cause.
+func (c *Conn) fail(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(cause)
+}
+
+// failLocked is fail with the lock held. The first cause stays.
+func (c *Conn) failLocked(cause error) {
+	if c.word.Load()&(wAborting|wDead) != 0 {
+		return
+	}
+	x := c.ensureExtra()
+	if !x.failed {
+		x.cause, x.failed = cause, true
+	}
+	c.end(wAborting)
+}
+
+// lost closes the connection because a call of its socket failed. The lock is held.
+//
+// The system reports the reason to one call, and EPIPE or ENOTCONN to others. Since receives are
+// made without the lock, such an error can get here before the reason. So it is the cause only
+// until a better one comes.
+func (c *Conn) lost(err error) {
+	word := c.word.Load()
+	vague := isVague(err)
+	if vague && word&(wDetached|wDead) == 0 {
+		if e := c.Socket().Err(); e != nil && !errors.Is(e, net.ErrClosed) {
+			err, vague = &lostError{e}, false
+		}
+	}
+	switch x := c.extra; {
+	case word&wDead != 0:
+	case word&wAborting == 0:
+		c.failLocked(err)
+		c.extra.vague = vague
+	case x != nil && x.vague && !vague:
+		x.cause, x.vague = err, false
+	}
+}
+
+func isVague(err error) bool {
+	return err == errLost || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
+}
+
+// cause returns the cause for the handler's Close. The lock is held.
+//
+// If every call on a TCP connection has got EPIPE, the peer has ended its stream and then reset the
+// connection.
+func (c *Conn) cause() error {
+	x := c.extra
+	if x == nil {
+		return nil
+	}
+	if x.vague && x.cause != errLost && c.listener.TCP {
+		return &lostError{syscall.ECONNRESET}
+	}
+	return x.cause
+}
+
+// failed handles EventErr, with other events or alone, and reports whether the connection is lost.
+func (c *Conn) failed(buf []byte, alone bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.Socket().Err()
+	switch {
+	case err != nil:
+		err = &lostError{err}
+	case !alone:
+		return false
+	default: // the port would report EventErr alone again and again
+		if _, err = c.Socket().Recv(buf); err == nil || err == sock.ErrWouldBlock || err == io.EOF {
+			err = errLost
+		} else {
+			err = &lostError{err}
+		}
+	}
+	c.lost(err)
+	return true
+}
+
+func (c *Conn) Context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.ensureExtra()
+	if x.ctx == nil {
+		x.ctx = new(cancelable)
+		x.ctx.Context, x.ctx.cancel = context.WithCancelCause(context.Background())
+		if c.word.Load()&(wAborting|wDead) != 0 {
+			x.ctx.cancel(x.cause)
+		}
+	}
+	return x.ctx.Context
+}
+
+// cancelContext ends the context, if there is one. The lock is held.
+func (c *Conn) cancelContext() {
+	if x := c.extra; x != nil && x.ctx != nil {
+		x.ctx.cancel(c.cause())
+	}
+}
+
+// Late prepares a connection that was accepted before Shutdown, and is added after it began. over
+// says that the time for first requests is over. The connection is not started.
+func (c *Conn) Late(over bool) {
+	if over {
+		c.word.Or(wLast | wResumed)
+	} else {
+		c.word.Or(wGrace)
+	}
+}
+
+// LastRequest ends a connection's stream because of Shutdown, or leaves it open for
+// the first request, if it was accepted within the grace.
+func (c *Conn) LastRequest(grace time.Duration) {
+	s := c.shared()
+	young := int64(int32(uint32(s.Wheel.Now())-c.active.Load())) <= int64(s.Wheel.Ticks(grace))
+	if young && c.word.Load()&wReceived == 0 {
+		// If the handler has received nothing when the bit is set, the answer is still to come, and
+		// finds the bit. If it has received something, the answer may have been sent already.
+		if c.word.Or(wGrace)&wReceived == 0 {
+			return
+		}
+		c.word.And(^uint32(wGrace))
+	}
+	c.set(wLast | wResumed)
+}
+
+// EndGrace ends the stream of a connection whose first request was answered, or whose time is over.
+func (c *Conn) EndGrace() {
+	if c.word.And(^uint32(wGrace))&wGrace != 0 {
+		c.set(wLast | wResumed)
+	}
+}

@@ -1,0 +1,54 @@
+package conn
+
+import (
+	"io"
+	"time"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// Transport is what SetTransport puts under a connection.
+type Transport = transport
+
+func (c *Conn) SetTransport(t Transport) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ensureExtra().transport = t
+	c.wrapped = true
+}
+
+// Recv receives as a transport does.
+func (c *Conn) Recv(b []byte) (int, error) {
+	n, err := c.recvRaw(b)
+	switch err {
+	case errAgain:
+		err = sock.ErrWouldBlock
+	case io.EOF:
+		c.word.Or(wEOF)
+	}
+	return n, err
+}
+
+func (c *Conn) Send(b []byte) (int, error) { return c.send(b) }
+func (c *Conn) Shut() error                { return c.shut() }
+
+// AbortAndSet aborts a connection, and sets its timer when dead says that a worker has begun to
+// close it. It returns a function that reports whether the timer is armed.
+func (c *Conn) AbortAndSet(dead func(reached func() bool)) (armed func() bool) {
+	c.mu.Lock() // as SetIdleTimeout does
+	defer c.mu.Unlock()
+	c.end(wAborting)
+	dead(func() bool { return c.word.Load()&wDead != 0 })
+	wheel := c.shared().Wheel
+	wheel.Set(c, time.Hour)
+	return func() bool { return wheel.Stop(c) }
+}
+
+// Idles reports whether the handshake is over and no worker has the connection.
+func (c *Conn) Idles() bool { return c.word.Load()&(wHandshake|wOwned) == 0 }
+
+// TLSTransport returns the transport of a connection with TLS.
+func (c *Conn) TLSTransport() *tlsConn { return c.tls() }
+
+func (t *tlsConn) Lock()   { t.mu.Lock() }
+func (t *tlsConn) Unlock() { t.mu.Unlock() }

@@ -1,0 +1,123 @@
+package conn
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/socknotify/socknotify/server/internal/engine"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A Preamble is a server.Preamble.
+type Preamble struct {
+	N             int
+	Remote, Local net.Addr
+	Value         any
+}
+
+// maxPreamble bounds the bytes of a header, and of what arrives with it. A header of the PROXY
+// protocol, version 2, has at most 65,551 bytes.
+const maxPreamble = 128 << 10
+
+// A preamble is the state of a header.
+type preamble struct {
+	Preamble
+	pending       bool // the header is not complete; the handler does not know the connection
+	remote, local net.Addr
+	b             []byte // received
+}
+
+// preamble asks Server.Preamble about the bytes that have arrived, at first about none. The worker
+// owns the connection.
+func (o *Owner) preamble(c *Conn, first bool) {
+	s, p := o.shared, c.extra.pre
+	if !first {
+		n, err := c.recvRaw(o.buf[:min(len(o.buf), maxPreamble-len(p.b))])
+		switch {
+		case err == errAgain:
+			return
+		case err == io.EOF:
+			c.fail(io.ErrUnexpectedEOF)
+			return
+		case err != nil:
+			c.fail(err)
+			return
+		}
+		p.b = append(p.b, o.buf[:n]...)
+	}
+	o.current = c // the function may panic
+	got, err := s.server.Preamble(p.remote, p.local, p.b)
+	o.current = nil
+	switch {
+	case err == sock.ErrWouldBlock && len(p.b) < maxPreamble:
+		return
+	case err == sock.ErrWouldBlock:
+		err = errPreambleLong
+	case err == nil && (got.N < 0 || got.N > len(p.b)):
+		err = engine.Invalid("Preamble.N is %d for %d bytes", got.N, len(p.b))
+	}
+	if err == nil {
+		err = s.server.Enter(c, cmp.Or(got.Remote, p.remote))
+	}
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	o.afterPreamble(c, got)
+}
+
+// afterPreamble goes on with a connection whose header is complete.
+func (o *Owner) afterPreamble(c *Conn, got Preamble) {
+	p, t := c.extra.pre, c.tls()
+	rest := p.b[got.N:]
+	c.mu.Lock()
+	p.Preamble, p.pending, p.b = got, false, nil
+	if got.Remote == nil && got.Local == nil && got.Value == nil {
+		c.extra.pre = nil
+	}
+	if t == nil {
+		c.word.And(^uint32(wHandshake))
+		c.giveBack(rest)
+	}
+	c.dropExtra()
+	c.mu.Unlock()
+	if t != nil {
+		t.hs.from = c.RemoteAddr()
+		if t.feed = append(t.feed, rest...); len(rest) > 0 {
+			o.handshake(c)
+		}
+		return
+	}
+	o.open(c)
+	if len(rest) > 0 {
+		c.word.Or(wAgain)
+	}
+}
+
+// preambleFailed counts and logs a connection that ended before its header was complete.
+func (s *Shared) preambleFailed(p *preamble, cause error) {
+	from := engine.NameOfPeer(p.remote)
+	if _, refused := cause.(Refusal); refused {
+		s.Refused(from, cause)
+		return
+	}
+	switch cause {
+	case ErrHandshake:
+		s.Counts.LateHandshakes.Add(1)
+	default:
+		s.Counts.RejectedHeaders.Add(1)
+	}
+	s.Log(slog.LevelDebug, "connection without a valid header",
+		"remote", from, "err", cause)
+}
+
+func (c *Conn) Preamble() Preamble {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.extra == nil || c.extra.pre == nil {
+		return Preamble{}
+	}
+	return c.extra.pre.Preamble
+}

@@ -1,0 +1,142 @@
+package conn
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/server/internal/engine"
+)
+
+// Options are the options of a server.Server that its connections use, under the names that they
+// have there. No option is 0 for its default.
+type Options struct {
+	BufferSize       int
+	MaxMessage       int
+	MaxQueued        int
+	SlowPolicy       serving.SlowPolicy
+	MaxQueuedTotal   int64
+	ReadRate         serving.Rate
+	WriteRate        serving.Rate
+	IdleTimeout      time.Duration
+	ReadTimeout      time.Duration
+	WriteTimeout     time.Duration
+	HandshakeTimeout time.Duration
+	MaxHandshakes    int
+	TimeCalls        bool
+	CryptoTLS        bool
+}
+
+// A Server is what connections call: the handler, and the server that they belong to. The owner of
+// a connection calls it.
+type Server interface {
+	Open(c *Conn) error
+	Data(c *Conn, buf []byte) error
+	Writable(c *Conn) error
+	Close(c *Conn, cause error)
+
+	// Preamble is Server.Preamble.
+	Preamble(remote, local net.Addr, b []byte) (Preamble, error)
+	// Enter counts a connection for its address, which is known when its header is complete. The
+	// error is a Refusal.
+	Enter(c *Conn, remote net.Addr) error
+	// Left is called when the socket was closed, at the end.
+	Left(c *Conn)
+	// Watch is called with a tick of the wheel, after SetTicker.
+	Watch()
+}
+
+// A Shared is what the connections of a server share.
+type Shared struct {
+	Options
+	engine.Journal
+	Ports     []*socknotify.Port[*Key] // by Conn.Shard
+	KeepAlive net.KeepAliveConfig      // of TCP connections
+	Wheel     *wheel.Wheel[*Conn]
+	Counts    Counts
+	Running   sync.WaitGroup // goroutines of workers and of handshakes
+
+	server  Server
+	ticker  *Conn // stands for the server in the wheel
+	traffic *traffic
+
+	extras     sync.Pool
+	inputs     sync.Pool
+	buffers    buffers
+	tlsBuffers sync.Pool
+	tlsOptions tlsrecord.Options
+	handshakes handshakes
+}
+
+// Init prepares everything that is not exported, and the wheel.
+func (s *Shared) Init(server Server) {
+	s.server = server
+	s.extras.New = func() any { return new(extra) }
+	s.inputs.New = func() any { return new(input) }
+	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
+	s.tlsOptions = tlsrecord.Options{
+		Keep: func(tls.ConnectionState) bool { return s.CryptoTLS },
+		Kept: func(error) { s.Counts.CryptoTLS.Add(1) },
+	}
+	s.traffic = new(traffic)
+	s.handshakes.init()
+	s.ticker = new(Conn)
+	s.Wheel = wheel.New(clock.Current(), engine.Tick,
+		func(c *Conn) *wheel.Timer[*Conn] { return &c.timer }, s.expired)
+}
+
+// SetTicker has Watch called with a tick, d from now.
+func (s *Shared) SetTicker(d time.Duration) { s.Wheel.Set(s.ticker, d) }
+
+// StopTicker ends that.
+func (s *Shared) StopTicker() { s.Wheel.Stop(s.ticker) }
+
+// Refused counts and logs a connection that is refused because of a limit.
+func (s *Shared) Refused(remote any, err error) {
+	n := &s.Counts.Refused
+	if err == ErrTooManyAddr {
+		n = &s.Counts.RefusedPerAddr
+	}
+	n.Add(1)
+	s.Log(slog.LevelWarn, "connection refused", "remote", remote, "err", err)
+}
+
+// A Listener is what connections know of the listener that they come from. Its key on a port is
+// the address of key, a Conn without a socket.
+type Listener struct {
+	TCP      bool
+	TLS      *tls.Config // nil without TLS
+	Preamble bool        // connections begin with a header
+
+	shared   *Shared
+	accepted func(o *Owner, nt *socknotify.Notification[*Key])
+	key      Conn
+}
+
+// Init prepares a listener. accepted handles the notifications of connections that a port has
+// accepted.
+func (l *Listener) Init(s *Shared, accepted func(o *Owner, nt *socknotify.Notification[*Key])) {
+	l.shared, l.accepted = s, accepted
+	l.key.listener = l
+}
+
+// Key returns the key of a listener.
+func (l *Listener) Key() *Key { return l.key.Key() }
+
+// Counts are the counters of a server. Each event is counted in one of them, and sums are made by
+// Stats, so that no difference of two counters is needed, which could decrease while both increase.
+type Counts struct {
+	Accepted, Refused, RefusedPerAddr, Stuck, Overloads atomic.Uint64
+	Idle, Slow, Stalled, LateHandshakes                 atomic.Uint64 // timeouts
+	Handshakes, RejectedHandshakes, RejectedHeaders     atomic.Uint64
+	EvictedHandshakes, CryptoTLS                        atomic.Uint64
+	Queued, Handshaking, Hijacked                       atomic.Int64
+}

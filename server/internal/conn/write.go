@@ -1,0 +1,474 @@
+package conn
+
+import (
+	"bytes"
+	"net"
+
+	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func (c *Conn) Write(b []byte) (int, error) {
+	if c.wrapped {
+		return c.extra.transport.Write(b)
+	}
+	n, err := 0, error(nil)
+	c.mu.Lock()
+	// extra.shut need not be looked at, because it implies wOut.
+	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated &&
+		len(b) > 0 && len(b) <= maxHeld {
+		c.touch(uint32(c.shared().Wheel.Now()))
+		if n, err = c.sendSocket(b); n == len(b) && err == nil {
+			c.mu.Unlock()
+			return n, nil
+		}
+	}
+	n, err = c.writeOn(n, err, len(b), b)
+	c.mu.Unlock()
+	return n, err
+}
+
+// send is Write for a transport.
+func (c *Conn) send(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeOn(0, nil, len(b), b)
+}
+
+// sendSocket sends on the socket. The lock is held.
+func (c *Conn) sendSocket(b []byte) (int, error) {
+	n, err := c.held.Send(b)
+	c.shared().traffic.sent(n)
+	return n, err
+}
+
+const (
+	// maxHeld bounds a write that is copied, to be sent together with others.
+	maxHeld = 16 << 10
+	// maxGathered bounds the bytes of several such writes.
+	maxGathered = 64 << 10
+)
+
+func (c *Conn) Writev(bufs [][]byte) (total int, err error) {
+	for _, b := range bufs {
+		total += len(b)
+	}
+	if c.wrapped {
+		return c.extra.transport.Write(bytes.Join(bufs, nil))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeOn(0, nil, total, bufs...)
+}
+
+// writeOn continues a write of total bytes, of which n were sent, with the error of that send. If n
+// is not 0, there is one buffer. The lock is held.
+func (c *Conn) writeOn(n int, err error, total int, bufs ...[]byte) (int, error) {
+	if c.join(total, bufs...) {
+		return total, nil
+	}
+	refused := c.mayWrite()
+	if c.wrapped && c.feeds() {
+		refused = nil // the transport sends a source, after Close too
+	}
+	switch {
+	case refused != nil:
+		return n, refused
+	case err != nil && err != sock.ErrWouldBlock:
+		c.lost(err)
+		return n, err
+	case n == total:
+		return n, nil
+	case n == 0:
+		if !c.wrapped { // a transport has been accepted, before it encrypted
+			if err := c.accept(total, err); err != nil {
+				return 0, err
+			}
+			if c.writeBehind(bufs...) {
+				return total, nil
+			}
+		}
+		if c.hold(total, bufs...) {
+			return total, nil
+		}
+	}
+	x := c.ensureExtra()
+	x.vec = append(x.vec[:0], bufs...)
+	x.vec[0] = x.vec[0][n:]
+	return c.sendVec(x, total, n, err == nil)
+}
+
+// mayWrite returns an error if nothing can be written. The lock is held.
+func (c *Conn) mayWrite() error {
+	word := c.word.Load()
+	if err := c.sendable(); err != nil {
+		return err
+	}
+	if word&(wGrace|wReceived) == wGrace|wReceived {
+		c.EndGrace() // this write answers the first request
+	}
+	c.touch(uint32(c.shared().Wheel.Now()))
+	return nil
+}
+
+// accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the
+// error of an attempt to send. The lock is held.
+//
+// A small write to a connection with nothing queued is not refused because of MaxQueuedTotal,
+// unless the system takes nothing of it. Otherwise peers that do not read could have those refused
+// that do.
+func (c *Conn) accept(n int, err error) error {
+	s := c.shared()
+	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.MaxQueued {
+		c.sendHeld()
+	}
+	switch {
+	case n == 0:
+	case c.queuedBytes() >= s.MaxQueued:
+		return c.queueFull()
+	case s.MaxQueuedTotal > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
+		s.Counts.Queued.Load()+int64(n) > s.MaxQueuedTotal:
+		s.Counts.Overloads.Add(1)
+		return ErrOverload
+	}
+	return nil
+}
+
+// queueFull returns the error of a write for which the queue has no room. The lock is held.
+func (c *Conn) queueFull() error {
+	s := c.shared()
+	if s.SlowPolicy == serving.SlowClose {
+		s.Counts.Slow.Add(1)
+		c.failLocked(ErrSlow)
+		return ErrSlow
+	}
+	c.set(wWritable)
+	return ErrQueueFull
+}
+
+// join adds a write to those that are held already, if there are any and it fits, and reports
+// whether it has. The lock is held, so nothing of what is held is sent. All that hold and its
+// callers look at was looked at for the first of these writes.
+func (c *Conn) join(total int, bufs ...[]byte) bool {
+	if c.word.Load()&(wHeld|wOver|wShut) != wHeld || total > maxHeld {
+		return false
+	}
+	x := c.extra
+	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.shared().MaxQueued {
+		return false
+	}
+	for _, b := range bufs {
+		c.push(x, b)
+	}
+	return true
+}
+
+// hold keeps a write of a handler's call until that returns, unless it is large, and reports
+// whether it has. It must follow accept, which may send what was held before. The lock is held, so
+// wOut does not change; a call that returns clears wGather without it.
+func (c *Conn) hold(total int, bufs ...[]byte) bool {
+	word := c.word.Load()
+	if c.rated || word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
+		return false
+	}
+	x := c.ensureExtra()
+	if len(x.queue)+total > maxGathered {
+		return false
+	}
+	if word = c.word.Or(wHeld); word&(wGather|wHeld) == 0 { // the call has returned in this moment
+		c.word.And(^uint32(wHeld))
+		return false
+	}
+	for _, b := range bufs {
+		c.push(x, b)
+	}
+	return true
+}
+
+// SendGathered sends what a handler's call has written that takes long.
+func (c *Conn) SendGathered() {
+	if c.word.Load()&wGather != 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sendHeld()
+	}
+}
+
+// sendHeld sends what was held. The lock is held.
+func (c *Conn) sendHeld() {
+	x := c.extra
+	if c.word.And(^uint32(wHeld|wGather))&wHeld == 0 {
+		return
+	}
+	n, err := c.sendSocket(x.queue[x.head:])
+	if x.head += n; x.head == len(x.queue) {
+		c.emptied(x)
+		return
+	}
+	if n > 0 && err == nil {
+		n, err = c.sendSocket(x.queue[x.head:])
+		x.head += n
+	}
+	if err != nil && err != sock.ErrWouldBlock {
+		c.dropQueue(x)
+		c.lost(err)
+		return
+	}
+	c.queued(x, len(x.queue)-x.head)
+}
+
+// sendVec sends what was held and then the buffers of x.vec, unless bytes are queued before or
+// trying is in vain, and queues what the system does not take. n bytes of the write's total were
+// sent before. The lock is held.
+func (c *Conn) sendVec(x *extra, total, n int, try bool) (int, error) {
+	held := 0 // bytes in front of the write
+	if c.word.Load()&wHeld != 0 {
+		c.word.And(^uint32(wHeld))
+		held = len(x.queue) - x.head
+		x.vec = append(x.vec, nil)
+		copy(x.vec[1:], x.vec)
+		x.vec[0] = x.queue[x.head:]
+	}
+	vec := x.vec
+	left := held + total - n
+	for try && left > 0 && !c.rated && c.word.Load()&wOut == 0 {
+		k, err := c.held.SendV(vec)
+		c.shared().traffic.sent(k)
+		left -= k
+		if h := min(k, held); h > 0 {
+			held -= h
+			x.head += h
+		}
+		for k > 0 && len(vec) > 0 {
+			j := min(k, len(vec[0]))
+			k -= j
+			if vec[0] = vec[0][j:]; len(vec[0]) == 0 {
+				vec = vec[1:]
+			}
+		}
+		if err == sock.ErrWouldBlock {
+			break
+		}
+		if err != nil {
+			sent := max(held+total-left, 0)
+			clear(x.vec)
+			c.dropQueue(x)
+			c.lost(err)
+			return sent, err
+		}
+	}
+	if left > 0 {
+		for i, b := range vec {
+			if i > 0 || held == 0 {
+				c.push(x, b)
+			}
+		}
+	}
+	clear(x.vec) // the slices belong to the caller
+	if left == 0 {
+		if c.word.Load()&wOut == 0 {
+			c.emptied(x)
+		}
+		return total, nil
+	}
+	c.queued(x, left)
+	if c.rated {
+		c.drain(x) // as much as is allowed
+	}
+	return total, nil
+}
+
+// queued notes that n more bytes are queued. The lock is held.
+func (c *Conn) queued(x *extra, n int) {
+	s := c.shared()
+	s.Counts.Queued.Add(int64(n))
+	bits := uint32(wOut)
+	if len(x.queue)-x.head > s.MaxQueued/2 {
+		bits |= wFull
+	}
+	if c.word.Load()&bits == bits {
+		return
+	}
+	if was := c.set(bits); was&wOut == 0 {
+		c.beginOut(x)
+	}
+}
+
+// beginOut begins the time for WriteTimeout. The lock is held.
+func (c *Conn) beginOut(x *extra) {
+	s := c.shared()
+	x.since = s.Wheel.Now()
+	if limit := c.writeLimit(); limit > 0 {
+		s.Wheel.Hasten(c, limit)
+	}
+}
+
+func (c *Conn) WantWritable() {
+	if c.word.Load()&wNoOut != 0 {
+		c.goOn()
+	}
+	c.set(wWritable)
+}
+
+// goOn has a reader asked again that had nothing.
+func (c *Conn) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.extra; x != nil && x.source != nil {
+		x.since = c.shared().Wheel.Now()
+		c.word.And(^uint32(wNoOut))
+	}
+}
+
+// push appends to the queue. The lock is held.
+func (c *Conn) push(x *extra, b []byte) {
+	if len(x.queue)+len(b) > cap(x.queue) {
+		have := len(x.queue) - x.head
+		if need := have + len(b); need > cap(x.queue)/2 {
+			s := c.shared()
+			next := s.buffers.get(max(need+need/4, 2048))
+			copy(next.b, x.queue[x.head:])
+			s.buffers.put(x.memory)
+			x.memory = next
+		} else {
+			copy(x.memory.b, x.queue[x.head:])
+		}
+		x.queue, x.head = x.memory.b[:have], 0
+	}
+	x.queue = append(x.queue, b...)
+}
+
+// dropQueue empties the queue. The lock is held.
+func (c *Conn) dropQueue(x *extra) {
+	c.shared().buffers.put(x.memory)
+	x.memory, x.queue, x.head = nil, nil, 0
+}
+
+// emptied is called when the last byte of the queue was sent. The lock is held.
+func (c *Conn) emptied(x *extra) {
+	c.dropQueue(x)
+	c.dropExtra()
+}
+
+// flush sends queued bytes and from sources, and reports whether Writable is to be called. The
+// caller owns the connection.
+func (c *Conn) flush() (goOn bool) {
+	c.feed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	if word&wAborting != 0 {
+		return false
+	}
+	if word&wOut != 0 && !c.drain(c.extra) || word&wHijacked != 0 {
+		return false
+	}
+	return c.word.And(^uint32(wWritable))&wWritable != 0
+}
+
+// drain sends queued bytes, and reports whether at most half of the write queue is still in use.
+// The lock is held.
+func (c *Conn) drain(x *extra) bool {
+	s := c.shared()
+	for x.head < len(x.queue) {
+		allowed := len(x.queue) - x.head
+		if c.rated {
+			allowed = c.allow(&x.rates.out, allowed)
+		}
+		if allowed == 0 {
+			break
+		}
+		n, err := c.sendSocket(x.queue[x.head : x.head+allowed])
+		if n > 0 {
+			if c.rated {
+				x.rates.out.took(n)
+			}
+			x.head += n
+			s.Counts.Queued.Add(-int64(n))
+			x.since = s.Wheel.Now()
+		}
+		if err == sock.ErrWouldBlock {
+			break
+		}
+		if err != nil {
+			c.lost(err)
+			return false
+		}
+	}
+	left := len(x.queue) - x.head
+	if x.source != nil {
+		if left == 0 {
+			c.dropQueue(x)
+		}
+		return false
+	}
+	if left > s.MaxQueued/2 {
+		return false
+	}
+	c.word.And(^uint32(wFull))
+	if left == 0 {
+		c.word.And(^uint32(wOut))
+		if x.shut {
+			x.shut = false
+			c.shutLocked()
+		}
+		c.emptied(x)
+	}
+	return true
+}
+
+func (c *Conn) CloseWrite() error {
+	if c.wrapped {
+		return c.extra.transport.CloseWrite()
+	}
+	return c.shut()
+}
+
+func (c *Conn) shut() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.sendable(); err != nil {
+		return err
+	}
+	if c.sendHeld(); c.word.Load()&wOut != 0 {
+		c.extra.shut = true
+		return nil
+	}
+	return c.shutLocked()
+}
+
+func (c *Conn) shutLocked() error {
+	err := c.Socket().Shutdown(sock.ShutWrite)
+	if err != nil {
+		c.lost(err)
+		return err
+	}
+	c.set(wShut)
+	return nil
+}
+
+// sendable returns an error if nothing can be sent any more. The lock is held.
+func (c *Conn) sendable() error {
+	word := c.word.Load()
+	switch {
+	case word&wHijacked != 0:
+		return errHijacked
+	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
+		return net.ErrClosed
+	}
+	return nil
+}
+
+func (c *Conn) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queuedBytes()
+}
+
+// queuedBytes is Queued with the lock held.
+func (c *Conn) queuedBytes() int {
+	if c.extra == nil {
+		return 0
+	}
+	return len(c.extra.queue) - c.extra.head + c.extra.behind
+}

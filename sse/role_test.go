@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sse
+
+func playRole() bool { return false }
