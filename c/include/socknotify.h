@@ -45,6 +45,8 @@ typedef LONG *PLONG, *LPLONG;
 typedef ULONG *PULONG;
 typedef ULONG_PTR *PULONG_PTR;
 typedef HANDLE *PHANDLE, *LPHANDLE;
+typedef BYTE *PBYTE, *LPBYTE;
+typedef DWORD_PTR *PDWORD_PTR;
 
 /* A SOCKET is a descriptor of the system. */
 typedef UINT_PTR SOCKET;

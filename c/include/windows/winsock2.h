@@ -126,6 +126,7 @@ typedef struct sockaddr_storage SOCKADDR_STORAGE, *PSOCKADDR_STORAGE;
 typedef struct in_addr IN_ADDR, *PIN_ADDR;
 typedef struct hostent HOSTENT, *PHOSTENT;
 typedef struct timeval TIMEVAL;
+typedef struct linger LINGER, *PLINGER, *LPLINGER;
 
 #define WSA_FLAG_OVERLAPPED 0x01
 #define WSA_FLAG_NO_HANDLE_INHERIT 0x80
