@@ -110,6 +110,7 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 		}
 		p.fd = p.stand.fd
 	}
+	p.core.Completed = completed
 	p.calls.New = func() any { return new(call) }
 	if !p.core.Core.Edges {
 		C.sn_set_edgeless()
@@ -222,7 +223,7 @@ func (p *completionPort) fill(entries *C.OVERLAPPED_ENTRY, notes []notification)
 		switch nt.Kind() {
 		case socknotify.KindPosted:
 			if nt.Data&ownPost != 0 {
-				status = p.posted(nt)
+				status = posted(nt)
 			}
 			e.dwNumberOfBytesTransferred = C.DWORD(nt.Data)
 		case socknotify.KindCompleted, socknotify.KindAccepted:

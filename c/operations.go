@@ -33,6 +33,8 @@ type object struct {
 	socket *sock.Socket // nil for a file
 	file   *os.File
 	family int
+	// datagrams is set if it receives datagrams, not a stream.
+	datagrams bool
 
 	mu sync.Mutex
 	// The port that CreateIoCompletionPort has associated, or nil, and the completion key.
@@ -42,6 +44,7 @@ type object struct {
 	// that have been canceled.
 	accepts []*operation
 	spare   []*sock.Socket
+	listens bool // it was found to be a listener
 	closed  bool
 }
 
@@ -83,10 +86,17 @@ func makeObject(fd int) (*object, error) {
 		if o.family, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil {
 			return nil, err
 		}
+		kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil {
+			return nil, err
+		}
+		o.datagrams = kind != unix.SOCK_STREAM
 		if o.socket, err = sock.Adopt(uintptr(fd), sock.MakeNonblocking); err != nil {
 			return nil, err
 		}
-		C.sn_set_blocking(C.SOCKET(fd), C.bool(flags&unix.O_NONBLOCK == 0))
+		if flags&unix.O_NONBLOCK == 0 {
+			C.sn_set_blocking(C.SOCKET(fd), true)
+		}
 	}
 	objects[fd] = o
 	return o, nil
@@ -99,6 +109,11 @@ type operation struct {
 	target     *object // what CancelIoEx finds it by
 	overlapped *C.OVERLAPPED
 	isFile     bool
+	// The result, once the operation has completed.
+	bytes  int
+	status uintptr
+	// pinned is set while inFlight has the operation, and never cleared.
+	pinned atomic.Bool
 	// buffers are those of the program, where they are several; they are received into one, and copied.
 	buffers []C.WSABUF
 	gather  []byte
@@ -152,22 +167,46 @@ func (obj *object) begin(ov *C.OVERLAPPED) (*operation, key) {
 	return newOperation(p, obj, ov), key{completion, uintptr(unsafe.Pointer(ov))}
 }
 
-// end ends an operation. The OVERLAPPED gets the result, and belongs to the program afterwards. If the port was closed since
-// the operation was dequeued, the OVERLAPPED belongs to the program already, and may be in flight on another port.
-func (o *operation) end(bytes int, status uintptr) {
+// settle gives the OVERLAPPED the result. It belongs to the program afterwards, which may start
+// another operation with it before the completion of this one is dequeued. If the port was closed,
+// it belongs to the program already, and may be in flight on another port.
+func (o *operation) settle(bytes int, status uintptr) {
+	o.bytes, o.status = bytes, status
 	inFlightMu.Lock()
-	is := inFlight[o.overlapped] == o
-	if is {
+	if inFlight[o.overlapped] == o {
 		delete(inFlight, o.overlapped)
-	}
-	inFlightMu.Unlock()
-	if is {
 		o.overlapped.InternalHigh = C.ULONG_PTR(bytes)
 		atomic.StoreUint64((*uint64)(unsafe.Pointer(&o.overlapped.Internal)), uint64(status))
 	}
+	inFlightMu.Unlock()
+	// A thread in GetOverlappedResult is counted before it reads the status. So this thread sees
+	// the count, or that thread sees the status.
+	if atomic.LoadInt32((*int32)(&C.sn_waiting)) != 0 {
+		C.sn_completed()
+	}
+}
+
+// maxGather is the size of the largest buffer that is kept with an operation's memory. It is enough
+// for any datagram.
+const maxGather = 1 << 17
+
+// recycle keeps the memory of an operation that has ended.
+func (o *operation) recycle() {
 	o.port, o.target, o.overlapped, o.socket = nil, nil, nil, nil
-	o.buffers, o.gather, o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil, nil, nil
-	operations.Put(o)
+	o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil
+	o.buffers = o.buffers[:0]
+	if cap(o.gather) > maxGather {
+		o.gather = nil
+	}
+	if !o.pinned.Load() {
+		operations.Put(o)
+	}
+}
+
+// end ends an operation that has no completion of its own.
+func (o *operation) end(bytes int, status uintptr) {
+	o.settle(bytes, status)
+	o.recycle()
 }
 
 // statusOf returns the status of a Windows error.
@@ -175,7 +214,7 @@ func statusOf(code C.uint32_t) uintptr {
 	if code == C.ERROR_SUCCESS {
 		return 0
 	}
-	return 0xc0070000 | uintptr(code)
+	return uintptr(C.sn_status_of(C.DWORD(code)))
 }
 
 //export snGoAssociate
@@ -237,7 +276,12 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 		return C.ERROR_INVALID_PARAMETER
 	}
 	p := o.port
-	b := o.oneBuffer(unsafe.Slice(buffers, int(count)), kind == sendKind || kind == sendToKind)
+	var b []byte
+	if list := unsafe.Slice(buffers, int(count)); kind == recvKind || kind == recvFromKind {
+		b = o.recvBuffer(list, obj.datagrams)
+	} else {
+		b = o.sendBuffer(list)
+	}
 	o.isFile = obj.file != nil
 	var err error
 	switch {
@@ -280,83 +324,99 @@ func bytesOf(p unsafe.Pointer, n int) []byte {
 	return unsafe.Slice((*byte)(p), n)
 }
 
-// oneBuffer returns the buffer of an operation. For several buffers it is a copy, from which end copies.
-func (o *operation) oneBuffer(buffers []C.WSABUF, send bool) []byte {
+// sendBuffer returns the buffer of an operation that sends, or that is for a file. For several
+// buffers it is a copy.
+func (o *operation) sendBuffer(buffers []C.WSABUF) []byte {
 	if len(buffers) == 1 {
 		return bytesOf(unsafe.Pointer(buffers[0].buf), int(buffers[0].len))
 	}
+	o.gather = o.gather[:0]
+	for _, b := range buffers {
+		o.gather = append(o.gather, bytesOf(unsafe.Pointer(b.buf), int(b.len))...)
+	}
+	return o.gather
+}
+
+// recvBuffer returns the buffer of an operation that receives. For several buffers, and for a
+// datagram, it is one from which completed copies. That of a datagram has room for one byte more,
+// which shows that the datagram is too long.
+func (o *operation) recvBuffer(buffers []C.WSABUF, datagram bool) []byte {
 	total := 0
 	for _, b := range buffers {
 		total += int(b.len)
 	}
-	o.gather = make([]byte, 0, total)
-	if send {
-		for _, b := range buffers {
-			o.gather = append(o.gather, bytesOf(unsafe.Pointer(b.buf), int(b.len))...)
-		}
-		return o.gather
+	if len(buffers) == 1 && (!datagram || total == 0) {
+		return bytesOf(unsafe.Pointer(buffers[0].buf), total)
 	}
-	o.buffers = append([]C.WSABUF(nil), buffers...) // the program's array may be gone when the call returns
+	// The program's array may be gone when the call returns.
+	o.buffers = append(o.buffers[:0], buffers...)
+	if datagram && total > 0 {
+		total++
+	}
+	o.gather = slices.Grow(o.gather[:0], total)
 	return o.gather[:total]
 }
 
-// complete finishes an operation that was dequeued, and returns its status. It returns false if there is more to be done
-// for it, so that it has not completed.
+// scatter copies what was received into the program's buffers. It returns the number of bytes that
+// had room.
+func (o *operation) scatter(n int) int {
+	rest := o.gather[:n]
+	for _, b := range o.buffers {
+		rest = rest[copy(bytesOf(unsafe.Pointer(b.buf), int(b.len)), rest):]
+	}
+	return n - len(rest)
+}
+
+// completed is called when an operation of package overlapped has its result, with a lock of the
+// port held.
+func completed(of unsafe.Pointer) {
+	o := (*operation)(of)
+	n, err := o.op.Result()
+	if err == io.EOF && (n > 0 || !o.isFile) {
+		err = nil
+	}
+	if err == nil && o.then != nil {
+		return // the data of a ConnectEx is sent when this is dequeued
+	}
+	long := false
+	if err == nil && len(o.buffers) > 0 {
+		room := o.scatter(n)
+		long, n = room < n, room
+	}
+	if err == nil && o.from != nil && o.fromLength != nil {
+		to := bytesOf(unsafe.Pointer(o.from), int(*o.fromLength))
+		*o.fromLength = C.int(putAddress(to, o.family, o.op.Addr()))
+	}
+	var status uintptr
+	switch {
+	case err != nil:
+		status = statusOf(operationCode(err))
+	case long:
+		status = statusOf(C.WSAEMSGSIZE)
+	}
+	o.settle(n, status)
+}
+
+// complete finishes an operation that was dequeued, and returns its status. It returns false if
+// there is more to be done for it, so that it has not completed.
 func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 	if nt.Kind() == socknotify.KindAccepted {
 		p.accepted(nt)
 		return 0, false
 	}
 	o := (*operation)(unsafe.Pointer(overlapped.Of(nt)))
-	n, err := o.op.Result()
-	if err == io.EOF && (n > 0 || !o.isFile) {
-		err = nil
-	}
-	if err == nil && o.then != nil {
+	if _, err := o.op.Result(); err == nil && o.then != nil {
 		b := o.then
 		o.then = nil
 		if err = overlapped.Send(p.Port, o.socket, nt.Key, b, &o.op); err == nil {
 			return 0, false
 		}
+		o.settle(0, statusOf(operationCode(err)))
 	}
-	if err == nil && o.buffers != nil {
-		rest := o.gather[:n]
-		for _, b := range o.buffers {
-			rest = rest[copy(bytesOf(unsafe.Pointer(b.buf), int(b.len)), rest):]
-		}
-	}
-	if err == nil && o.from != nil && o.fromLength != nil {
-		*o.fromLength = C.int(putAddress(bytesOf(unsafe.Pointer(o.from), int(*o.fromLength)), o.family, o.op.Addr()))
-	}
-	if err != nil {
-		status = statusOf(operationCode(err))
-	}
-	nt.Data = uintptr(n)
-	o.end(n, status)
+	status = o.status
+	nt.Data = uintptr(o.bytes)
+	o.recycle()
 	return status, true
-}
-
-// ownPost marks the number of a post of the library itself, for the end of an AcceptEx. A code is above the 32 bits for
-// bytes. A program's posts have only those.
-const ownPost = 1 << 63
-
-// ended posts the end of an AcceptEx.
-func (o *operation) ended(completion uintptr, bytes int, code C.uint32_t) {
-	o.port.Post(key{completion, uintptr(unsafe.Pointer(o.overlapped))}, ownPost|uintptr(code)<<32|uintptr(bytes))
-}
-
-// posted finishes an operation whose end was posted.
-func (p *completionPort) posted(nt *notification) (status uintptr) {
-	status = statusOf(C.uint32_t(nt.Data &^ ownPost >> 32))
-	inFlightMu.Lock()
-	o := inFlight[(*C.OVERLAPPED)(*(*unsafe.Pointer)(unsafe.Pointer(&nt.Key.overlapped)))]
-	is := o != nil && o.port == p // the port may have been closed since, and the OVERLAPPED be in flight on another
-	inFlightMu.Unlock()
-	nt.Data &= 0xffffffff
-	if is {
-		o.end(int(nt.Data), status)
-	}
-	return status
 }
 
 //export snGoConnect
@@ -367,137 +427,15 @@ func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buff
 	if obj == nil || obj.socket == nil || !ok {
 		return C.ERROR_INVALID_PARAMETER
 	}
+	if is := obj.socket.LocalAddr(); !is.IsValid() || is.Port() == 0 {
+		return C.WSAEINVAL // it is not bound
+	}
 	o, k := obj.begin(ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
 	o.socket, o.then = obj.socket, bytesOf(buffer, int(length))
 	return o.started(overlapped.Connect(o.port.Port, obj.socket, k, to, &o.op))
-}
-
-//export snGoAccept
-func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, peer C.uint32_t, ov *C.OVERLAPPED) C.uint32_t {
-	obj := objectOf(int(listener))
-	if obj == nil || obj.socket == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	if _, err := unix.GetsockoptInt(int(connection), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-		return C.WSAENOTSOCK
-	}
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	p := obj.port
-	if p == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	o := newOperation(p, obj, ov)
-	if o == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	o.connectionFD, o.buffer = int(connection), bytesOf(buffer, int(data+local+peer))
-	o.data, o.localSize, o.peerSize = int(data), int(local), int(peer)
-	if len(obj.spare) > 0 {
-		s := obj.spare[0]
-		obj.spare = obj.spare[1:]
-		o.take(s, obj.completion)
-		return C.ERROR_IO_PENDING
-	}
-	obj.accepts = append(obj.accepts, o)
-	if err := obj.listen(); err != nil {
-		obj.accepts = obj.accepts[:len(obj.accepts)-1]
-		return o.started(err)
-	}
-	return C.ERROR_IO_PENDING
-}
-
-// listen makes the port accept as many connections as there are calls of AcceptEx. The object is locked.
-func (obj *object) listen() error {
-	p := obj.port
-	if len(obj.accepts) > 0 {
-		return p.Accept(obj.socket, key{obj.completion, obj.id}, len(obj.accepts))
-	}
-	p.Process([]registration{{Conn: obj.socket, Op: socknotify.OpDisable}}, nil, 0)
-	return nil
-}
-
-// accepted gives a connection to the oldest AcceptEx.
-func (p *completionPort) accepted(nt *notification) {
-	s, err := nt.Accepted()
-	obj := objectOf(int(uint32(nt.Key.overlapped)))
-	if obj == nil || obj.id != nt.Key.overlapped { // the listener was closed after this was dequeued
-		if s != nil {
-			s.Close()
-		}
-		return
-	}
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	if len(obj.accepts) == 0 {
-		if s != nil && !obj.closed {
-			obj.spare = append(obj.spare, s)
-		} else if s != nil {
-			s.Close()
-		}
-		return
-	}
-	o := obj.accepts[0]
-	obj.accepts = obj.accepts[1:]
-	if err != nil {
-		o.ended(obj.completion, 0, operationCode(err))
-	} else {
-		o.take(s, obj.completion)
-	}
-	obj.listen()
-}
-
-// take makes the program's socket the connection, and receives the first data if the program has asked for it. The
-// listener is locked.
-func (o *operation) take(s *sock.Socket, completion uintptr) {
-	fd := o.connectionFD
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	cloexec, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err == nil {
-		err = unix.Dup3(int(s.Handle()), fd, (cloexec&unix.FD_CLOEXEC)*unix.O_CLOEXEC)
-	}
-	s.Close()
-	if err == nil && flags&unix.O_NONBLOCK == 0 && objectOf(fd) == nil {
-		err = unix.SetNonblock(fd, false)
-	}
-	if err == nil {
-		o.putAddresses(fd)
-	}
-	if err == nil && o.data > 0 {
-		var c *object
-		if c, err = makeObject(fd); err == nil {
-			err = overlapped.Recv(o.port.Port, c.socket, key{completion, uintptr(unsafe.Pointer(o.overlapped))}, o.buffer[:o.data], &o.op)
-			if err == nil {
-				return
-			}
-		}
-	}
-	code := C.uint32_t(C.ERROR_SUCCESS)
-	if err != nil {
-		code = operationCode(err)
-	}
-	o.ended(completion, 0, code)
-}
-
-// putAddresses writes the addresses of a connection behind the data. The last 4 bytes of each are its length.
-func (o *operation) putAddresses(fd int) {
-	at := o.data
-	for i, size := range []int{o.localSize, o.peerSize} {
-		b := o.buffer[at : at+size]
-		at += size
-		length := uint32(size - 4)
-		call := uintptr(unix.SYS_GETSOCKNAME)
-		if i == 1 {
-			call = unix.SYS_GETPEERNAME
-		}
-		if _, _, e := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&length))); e != 0 {
-			length = 0
-		}
-		binary.NativeEndian.PutUint32(b[size-4:], min(length, uint32(size-4)))
-	}
 }
 
 // snGoCancel cancels an operation on a descriptor, or all of them if ov is nil.
@@ -513,7 +451,7 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 	var left []*operation
 	for _, o := range obj.accepts {
 		if ov == nil || o.overlapped == ov {
-			o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+			o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
 			code = C.ERROR_SUCCESS
 		} else {
 			left = append(left, o)
@@ -524,14 +462,39 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 		obj.listen()
 	}
 	obj.mu.Unlock()
-	inFlightMu.Lock() // no operation is used again for another OVERLAPPED
-	defer inFlightMu.Unlock()
-	for at, o := range inFlight {
-		if (ov == nil || at == ov) && o.target == obj && overlapped.Cancel(o.port.Port, &o.op) == nil {
+	for _, o := range pin(obj, ov) {
+		if overlapped.Cancel(o.port.Port, o.op) == nil {
 			code = C.ERROR_SUCCESS
 		}
 	}
 	return code
+}
+
+// A pinned operation is not used for another OVERLAPPED.
+type pinned struct {
+	port *completionPort
+	op   *overlapped.Op[key]
+}
+
+// pin returns the operations of a descriptor in flight, or one of them, for a call that may find
+// them completed and dequeued.
+func pin(obj *object, ov *C.OVERLAPPED) (list []pinned) {
+	inFlightMu.Lock()
+	defer inFlightMu.Unlock()
+	add := func(o *operation) {
+		if o != nil && o.target == obj {
+			o.pinned.Store(true)
+			list = append(list, pinned{o.port, &o.op})
+		}
+	}
+	if ov != nil {
+		add(inFlight[ov])
+		return list
+	}
+	for _, o := range inFlight {
+		add(o)
+	}
+	return list
 }
 
 // dropOperations ends what was in flight on a port that is closed. Nothing of it completes.
@@ -547,7 +510,9 @@ func dropOperations(p *completionPort) {
 	inFlightMu.Unlock()
 	for obj := range targets {
 		obj.mu.Lock()
-		obj.accepts = slices.DeleteFunc(obj.accepts, func(o *operation) bool { return o.port == p })
+		obj.accepts = slices.DeleteFunc(obj.accepts, func(o *operation) bool {
+			return o.port == p && o.forget()
+		})
 		obj.mu.Unlock()
 	}
 }
@@ -568,6 +533,7 @@ func snGoBlocked(fd C.int, recv C.bool) {
 //
 //export snGoClosing
 func snGoClosing(fd C.int) C.bool {
+	abort(int(fd))
 	for i := range portsTop.Load() {
 		if p := ports[i].Load(); p != nil {
 			p.core.Closing(uintptr(fd))
@@ -581,21 +547,22 @@ func snGoClosing(fd C.int) C.bool {
 		return false
 	}
 	if obj.file != nil {
-		return obj.file.Close() == nil
+		obj.file.Close() // an error, such as a disk's, closes it too
+		return true
 	}
 	obj.mu.Lock()
 	obj.closed = true
 	accepts, spare := obj.accepts, obj.spare
 	obj.accepts, obj.spare = nil, nil
 	obj.mu.Unlock()
-	closed := obj.socket.Close() == nil
+	obj.socket.Close()
 	for _, o := range accepts {
-		o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+		o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
 	}
 	for _, s := range spare {
 		s.Close()
 	}
-	return C.bool(closed)
+	return true
 }
 
 // snGoOperates reports whether a descriptor is a socket with overlapped operations, which never blocks by itself.

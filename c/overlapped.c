@@ -56,7 +56,7 @@ static int now(bool sends, SOCKET s, const WSABUF *buffers, DWORD count, LPDWORD
 		*length = (int)m.msg_namelen;
 	if (moved != NULL)
 		*moved = (DWORD)n;
-	return 0;
+	return !sends && (m.msg_flags & MSG_TRUNC) ? sn_fail_socket(WSAEMSGSIZE) : 0;
 }
 
 static int transfer(int kind, SOCKET s, LPWSABUF buffers, DWORD count, LPDWORD moved, DWORD flags, void *address, int *length,
@@ -107,7 +107,9 @@ int sn_WSASendTo(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD sent, DW
 BOOL sn_AcceptEx(SOCKET listener, SOCKET connection, PVOID buffer, DWORD dataLength, DWORD localLength,
 	DWORD remoteLength, LPDWORD received, LPOVERLAPPED overlapped)
 {
-	if (overlapped == NULL || buffer == NULL || localLength < ADDRESS || remoteLength < ADDRESS ||
+	if (overlapped != NULL && buffer == NULL)
+		return sn_fail(WSAEFAULT);
+	if (overlapped == NULL || localLength < ADDRESS || remoteLength < ADDRESS ||
 		(ULONGLONG)dataLength + localLength + remoteLength > MAX_BYTES)
 		return sn_fail(ERROR_INVALID_PARAMETER);
 	WSABUF b = {0, buffer};
@@ -217,14 +219,44 @@ BOOL sn_CancelIoEx(HANDLE h, LPOVERLAPPED overlapped)
 	return error == ERROR_SUCCESS || sn_fail(error);
 }
 
-DWORD sn_of_status(ULONG_PTR status)
+// The statuses of the kernel whose errors are not the same for GetLastError and WSAGetLastError,
+// and those that programs compare with.
+static const struct {
+	uint32_t status;
+	DWORD error, of_socket;
+} statuses[] = {
+	{0xc0000120, ERROR_OPERATION_ABORTED, WSA_OPERATION_ABORTED},
+	{0xc000020d, ERROR_NETNAME_DELETED, WSAECONNRESET},
+	{0xc0000236, ERROR_CONNECTION_REFUSED, WSAECONNREFUSED},
+	{0xc0000241, ERROR_CONNECTION_ABORTED, WSAECONNABORTED},
+	{0xc00000b5, ERROR_SEM_TIMEOUT, WSAETIMEDOUT},
+	{0xc000023c, ERROR_NETWORK_UNREACHABLE, WSAENETUNREACH},
+	{0xc000023d, ERROR_HOST_UNREACHABLE, WSAEHOSTUNREACH},
+	{0x80000005, ERROR_MORE_DATA, WSAEMSGSIZE},
+	{0xc0000011, ERROR_HANDLE_EOF, ERROR_HANDLE_EOF},
+};
+
+uint32_t sn_status_of(DWORD error)
 {
+	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+		if (statuses[i].of_socket == error)
+			return statuses[i].status;
+	return error == ERROR_SUCCESS ? 0 : 0xc0070000 | error;
+}
+
+static DWORD of_status(ULONG_PTR status, bool of_socket)
+{
+	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+		if (statuses[i].status == status)
+			return of_socket ? statuses[i].of_socket : statuses[i].error;
 	return (status & 0xffff0000) == 0xc0070000 ? (DWORD)status & 0xffff : (DWORD)status;
 }
 
+DWORD sn_of_status(ULONG_PTR status) { return of_status(status, false); }
+
 #define PENDING 0x103
 
-atomic_int sn_waiting;
+int32_t sn_waiting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t completed = PTHREAD_COND_INITIALIZER;
 
@@ -235,32 +267,41 @@ void sn_completed(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static ULONG_PTR status_of(LPOVERLAPPED o) { return __atomic_load_n(&o->Internal, __ATOMIC_ACQUIRE); }
-
-BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL wait)
+static ULONG_PTR status_of(LPOVERLAPPED o)
 {
-	(void)h;
+	return __atomic_load_n(&o->Internal, __ATOMIC_SEQ_CST);
+}
+
+static BOOL result(LPOVERLAPPED o, LPDWORD transferred, BOOL wait, bool of_socket)
+{
 	if (o == NULL || transferred == NULL)
 		return sn_fail(ERROR_INVALID_PARAMETER);
 	if (status_of(o) == PENDING && !wait)
 		return sn_fail(ERROR_IO_INCOMPLETE);
 	if (status_of(o) == PENDING) {
-		// A thread that dequeues sets the status, and then reads sn_waiting. So it sees this thread, or this thread sees the
-		// status.
+		// A thread that completes an operation sets the status, and then reads sn_waiting. So it
+		// sees this thread, or this thread sees the status.
 		pthread_mutex_lock(&lock);
-		atomic_fetch_add(&sn_waiting, 1);
+		__atomic_fetch_add(&sn_waiting, 1, __ATOMIC_SEQ_CST);
 		while (status_of(o) == PENDING)
 			pthread_cond_wait(&completed, &lock);
-		atomic_fetch_sub(&sn_waiting, 1);
+		__atomic_fetch_sub(&sn_waiting, 1, __ATOMIC_SEQ_CST);
 		pthread_mutex_unlock(&lock);
 	}
 	*transferred = (DWORD)o->InternalHigh;
-	return o->Internal == 0 || sn_fail(sn_of_status(o->Internal));
+	return o->Internal == 0 || sn_fail(of_status(o->Internal, of_socket));
+}
+
+BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL wait)
+{
+	(void)h;
+	return result(o, transferred, wait, false);
 }
 
 BOOL sn_WSAGetOverlappedResult(SOCKET s, LPOVERLAPPED overlapped, LPDWORD transferred, BOOL wait, LPDWORD flags)
 {
 	if (flags != NULL)
 		*flags = 0;
-	return sn_GetOverlappedResult((HANDLE)s, overlapped, transferred, wait);
+	(void)s;
+	return result(overlapped, transferred, wait, true);
 }

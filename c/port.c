@@ -12,7 +12,11 @@
 
 atomic_bool sn_forked;
 
-static void child(void) { atomic_store(&sn_forked, true); }
+static void child(void)
+{
+	atomic_store(&sn_forked, true);
+	sn_forget_waiters();
+}
 
 // An alert is the eventfd(2) by which Go wakes a thread. Threads that end leave theirs to threads that begin, because Go
 // may still be about to use it.
@@ -24,9 +28,25 @@ struct alert {
 
 static pthread_mutex_t alerts = PTHREAD_MUTEX_INITIALIZER;
 static struct alert *unused; // guarded by alerts
-static uint32_t made;        // guarded by alerts
+static _Atomic uint32_t made; // written under alerts
 static pthread_key_t alert_key;
 static _Thread_local struct alert *mine;
+
+// The eventfds of the alerts, for signal handlers, which take no lock; 0 before there is one.
+#define KEPT (1 << 16)
+static atomic_int eventfds[KEPT];
+
+void sn_wake_all(void)
+{
+	int error = errno;
+	uint32_t n = atomic_load(&made);
+	for (uint32_t i = 0; i < n && i < KEPT; i++) {
+		int fd = atomic_load(&eventfds[i]);
+		if (fd > 0)
+			(void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+	}
+	errno = error;
+}
 
 static void give_back(void *a)
 {
@@ -60,19 +80,29 @@ static struct alert *get_alert(void)
 			return NULL;
 		}
 		pthread_mutex_lock(&alerts);
-		a->id = made++;
+		a->id = atomic_load(&made);
+		if (a->id < KEPT)
+			atomic_store(&eventfds[a->id], a->fd);
+		atomic_store(&made, a->id + 1);
 		pthread_mutex_unlock(&alerts);
 	}
 	pthread_setspecific(alert_key, a);
 	return mine = a;
 }
 
-static struct timespec deadline(DWORD ms)
+int sn_alert(void)
+{
+	// In a child after fork the alerts are the parent's.
+	struct alert *a = atomic_load(&sn_forked) ? NULL : get_alert();
+	return a != NULL ? a->fd : -1;
+}
+
+struct timespec sn_after(uint64_t nanoseconds)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	t.tv_sec += (time_t)(nanoseconds / 1000000000);
+	t.tv_nsec += (long)(nanoseconds % 1000000000);
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_sec++;
 		t.tv_nsec -= 1000000000;
@@ -80,8 +110,7 @@ static struct timespec deadline(DWORD ms)
 	return t;
 }
 
-// left returns the time until a deadline, or false if it has passed.
-static bool left(const struct timespec *until, struct timespec *t)
+bool sn_left(const struct timespec *until, struct timespec *t)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -110,17 +139,19 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 		if ((a = get_alert()) == NULL)
 			return errno == ENOMEM ? ERROR_NOT_ENOUGH_MEMORY : ERROR_TOO_MANY_OPEN_FILES;
 		if (timeout != INFINITE) {
-			until = deadline(timeout);
+			until = sn_after((uint64_t)timeout * 1000000);
 			limit = &until;
 		}
 	}
+	sn_take_posts();
 	int readable = -1;
 	DWORD result = snGoProcess((uintptr_t)port, count, regs, timeout, entryCount, entries, got, a ? a->id : 0, a ? a->fd : -1,
 		&readable);
 	while (result == SN_WAIT) {
 		struct pollfd fds[2] = {{a->fd, POLLIN, 0}, {readable, POLLIN, 0}};
 		struct timespec t;
-		bool over = limit != NULL && !left(limit, &t);
+		bool over = limit != NULL && !sn_left(limit, &t);
+		sn_take_posts(); // or a later one makes a->fd readable
 		if (!over) {
 			int n = ppoll(fds, 2, limit != NULL ? &t : NULL, NULL);
 			if (n < 0 && errno == EINTR)
@@ -133,8 +164,6 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 		}
 		result = snGoWait(a->id, entries, entryCount, over, got, &readable);
 	}
-	if (atomic_load(&sn_waiting) != 0)
-		sn_completed();
 	return result;
 }
 
@@ -186,7 +215,7 @@ BOOL sn_PostQueuedCompletionStatus(HANDLE port, DWORD bytes, ULONG_PTR completio
 {
 	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return sn_fail(ERROR_NOT_SUPPORTED);
-	DWORD error = snGoPost((uintptr_t)port, bytes, completionKey, (uintptr_t)overlapped);
+	DWORD error = sn_post(port, bytes, completionKey, (uintptr_t)overlapped);
 	return error == ERROR_SUCCESS || sn_fail(error);
 }
 

@@ -3,8 +3,10 @@
 #define SN_H
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "include/socknotify.h"
 
@@ -32,7 +34,9 @@ int sn_fail_socket(DWORD error);
 // sn_of_errno returns the Windows error of an errno.
 DWORD sn_of_errno(int e);
 
-// sn_of_status returns the Windows error of an operation's status.
+// sn_status_of returns the status of an operation that has failed with an error of Windows, and
+// sn_of_status what GetLastError gives for it.
+uint32_t sn_status_of(DWORD error);
 DWORD sn_of_status(ULONG_PTR status);
 
 // sn_forked is set in a child after fork, where Go's runtime does not run.
@@ -42,9 +46,44 @@ extern atomic_bool sn_forked;
 extern atomic_bool sn_edgeless;
 void sn_set_edgeless(void);
 
-// sn_blocking reports whether calls on a socket should block although its descriptor does not.
+// sn_blocks reports whether the program's calls on a socket block. sn_blocking reports whether they
+// do although its descriptor does not.
+bool sn_blocks(SOCKET s);
 bool sn_blocking(SOCKET s);
 void sn_set_blocking(SOCKET s, bool blocking);
+// sn_set_nonblocking is called when the program has made a socket non-blocking.
+void sn_set_nonblocking(SOCKET s);
+// sn_unblock_listener makes the descriptor of a listener non-blocking, and sn_blocking true,
+// because a thread in accept(2) could not be woken.
+void sn_unblock_listener(SOCKET s);
+
+// sn_await is poll with a deadline that may be NULL. fds has room for one element more than count.
+// The result is also SN_CLOSED if closesocket was called for one of the sockets.
+#define SN_CLOSED (-2)
+int sn_await(struct pollfd *fds, nfds_t count, const struct timespec *until);
+// sn_await_connect connects, and waits for that. flags are those of a descriptor that blocks, or
+// -1. The result is that of sn_await, or SN_CONNECTED.
+#define SN_CONNECTED (-3)
+int sn_await_connect(int fd, const struct sockaddr *name, socklen_t length, int flags,
+	const struct timespec *until);
+// sn_closing is called before a socket is closed, and sn_closed after.
+void sn_closing(SOCKET s);
+void sn_closed(SOCKET s);
+// sn_forget_waiters is called in a child after fork, which has no other threads.
+void sn_forget_waiters(void);
+
+// sn_post posts, from a signal handler, too. sn_take_posts passes the posts of handlers to their
+// ports. sn_wake_all makes the threads that wait for ports call it.
+DWORD sn_post(HANDLE port, DWORD bytes, ULONG_PTR key, uintptr_t overlapped);
+void sn_take_posts(void);
+void sn_wake_all(void);
+
+// sn_alert returns the thread's eventfd, or -1.
+int sn_alert(void);
+// sn_after returns the time after a number of nanoseconds. sn_left returns the time until then, or
+// false if it has passed.
+struct timespec sn_after(uint64_t nanoseconds);
+bool sn_left(const struct timespec *until, struct timespec *t);
 
 // sn_message receives or sends, as sn_recv and sn_send do.
 ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
@@ -54,8 +93,9 @@ BOOL sn_close_thread(HANDLE h);
 // SN_WAIT is what snGoProcess and snGoWait return if the thread must wait; it is no Windows error.
 #define SN_WAIT 0x80000001u
 
-// sn_completed wakes the threads in sn_GetOverlappedResult. sn_waiting is their number.
+// sn_completed wakes the threads in sn_GetOverlappedResult. sn_waiting is their number, which Go
+// reads, too.
 void sn_completed(void);
-extern atomic_int sn_waiting;
+extern int32_t sn_waiting;
 
 #endif

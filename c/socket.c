@@ -2,6 +2,7 @@
 #include "sn.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -9,46 +10,60 @@
 
 #include "_cgo_export.h"
 
-// A socket with overlapped operations has a descriptor that does not block. Whether the program's calls on it block, which
-// is the default, is kept here: a bit per descriptor, for as many as a process usually has.
-#define KEPT (1 << 20)
-static _Atomic uint8_t blocking[KEPT / 8];
-
 atomic_bool sn_edgeless;
 
 void sn_set_edgeless(void) { atomic_store(&sn_edgeless, true); }
 
-static bool is_kept(SOCKET s) { return s < KEPT; }
-
-bool sn_blocking(SOCKET s)
+static struct timespec after(const struct timeval *t)
 {
-	return is_kept(s) && (atomic_load_explicit(&blocking[s / 8], memory_order_relaxed) & 1 << s % 8) != 0;
+	return sn_after((uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_usec * 1000);
 }
 
-void sn_set_blocking(SOCKET s, bool on)
+// deadline returns when a call on a socket times out, or NULL.
+static struct timespec *deadline(SOCKET s, short events, struct timespec *at)
 {
-	if (!is_kept(s))
-		return;
-	if (on)
-		atomic_fetch_or(&blocking[s / 8], (uint8_t)(1 << s % 8));
-	else
-		atomic_fetch_and(&blocking[s / 8], (uint8_t) ~(1 << s % 8));
+	struct timeval t = {0, 0};
+	socklen_t size = sizeof t;
+	int option = events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO;
+	if (getsockopt((int)s, SOL_SOCKET, option, &t, &size) != 0 || (t.tv_sec == 0 && t.tv_usec == 0))
+		return NULL;
+	*at = after(&t);
+	return at;
 }
 
-// again is called for a call that would have blocked. It waits if the program's calls on the socket block, and returns
-// true. Otherwise it re-arms edges where the backend has none.
+// awaited returns true after a wait for a socket that is ready, and otherwise sets the error.
+static bool awaited(int n)
+{
+	if (n == SN_CLOSED)
+		sn_fail_socket(WSAEINTR);
+	else if (n == 0)
+		errno = ETIMEDOUT;
+	return n > 0;
+}
+
+// again is called for a call that would have blocked. It waits if the program's calls on the socket
+// block, and returns true if the call should be made again. Otherwise it re-arms edges where the
+// backend has none. A send on a descriptor that blocks has timed out.
 static bool again(SOCKET s, short events, int flags)
 {
-	if (!(flags & MSG_DONTWAIT) && sn_blocking(s)) {
-		struct pollfd p = {(int)s, events, 0};
-		while (ppoll(&p, 1, NULL, NULL) < 0 && errno == EINTR) {
-		}
-		return true;
+	if (!(flags & MSG_DONTWAIT) && (events == POLLIN ? sn_blocks(s) : sn_blocking(s))) {
+		struct pollfd fds[2] = {{(int)s, events, 0}};
+		struct timespec at;
+		return awaited(sn_await(fds, 1, deadline(s, events, &at)));
 	}
 	if (atomic_load_explicit(&sn_edgeless, memory_order_relaxed) && !atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		snGoBlocked((int)s, events == POLLIN);
 	errno = EAGAIN;
 	return false;
+}
+
+// moved is called when a call has moved n bytes of a buffer. Fewer than it has room for may have
+// drained the socket, or filled it, so that an edge re-arms.
+static void moved(SOCKET s, short events, ssize_t n, size_t size)
+{
+	if (n > 0 && (size_t)n < size && atomic_load_explicit(&sn_edgeless, memory_order_relaxed) &&
+		!atomic_load_explicit(&sn_forked, memory_order_relaxed))
+		snGoBlocked((int)s, events == POLLIN);
 }
 
 // descriptor returns a socket's descriptor, or -1 for a number that is none. A conversion to int could make it another's.
@@ -62,6 +77,7 @@ static int descriptor(SOCKET s) { return s <= 0x7fffffff ? (int)s : -1; }
 SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length)
 {
 	int fd;
+	sn_unblock_listener(s);
 	RETRY(fd, accept(descriptor(s), address, length), s, POLLIN, 0);
 	if (fd >= 0)
 		sn_set_blocking((SOCKET)fd, false);
@@ -70,17 +86,40 @@ SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length)
 
 static size_t size(int length) { return length < 0 ? 0 : (size_t)length; }
 
+static bool is_stream(SOCKET s)
+{
+	int type = 0;
+	socklen_t length = sizeof type;
+	return getsockopt((int)s, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+}
+
+// The calls that receive do not block in the system, where closesocket could not wake them.
 int sn_recv(SOCKET s, void *buffer, int length, int flags)
 {
-	ssize_t n;
-	RETRY(n, recv(descriptor(s), buffer, size(length), flags), s, POLLIN, flags);
-	return (int)n;
+	int got = 0;
+	bool all = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && is_stream(s) &&
+		sn_blocks(s);
+	for (;;) {
+		ssize_t n;
+		char *to = (char *)buffer + got;
+		size_t left = size(length - got);
+		RETRY(n, recv(descriptor(s), to, left, flags | MSG_DONTWAIT), s, POLLIN, flags);
+		bool closed = n < 0 && (errno == sn_errno_own || errno == EBADF);
+		if (n <= 0)
+			return got > 0 && !closed ? got : (int)n;
+		moved(s, POLLIN, n, left);
+		got += (int)n;
+		if (!all || got == length)
+			return got;
+	}
 }
 
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength)
 {
 	ssize_t n;
-	RETRY(n, recvfrom(descriptor(s), buffer, size(length), flags, from, fromLength), s, POLLIN, flags);
+	RETRY(n, recvfrom(descriptor(s), buffer, size(length), flags | MSG_DONTWAIT, from, fromLength),
+		s, POLLIN, flags);
+	moved(s, POLLIN, n, size(length));
 	return (int)n;
 }
 
@@ -88,6 +127,7 @@ int sn_send(SOCKET s, const void *buffer, int length, int flags)
 {
 	ssize_t n;
 	RETRY(n, send(descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL), s, POLLOUT, flags);
+	moved(s, POLLOUT, n, size(length));
 	return (int)n;
 }
 
@@ -104,34 +144,115 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 	if (sends)
 		RETRY(n, sendmsg(descriptor(s), m, flags | MSG_NOSIGNAL), s, POLLOUT, flags);
 	else
-		RETRY(n, recvmsg(descriptor(s), m, flags), s, POLLIN, flags);
+		RETRY(n, recvmsg(descriptor(s), m, flags | MSG_DONTWAIT), s, POLLIN, flags);
+	size_t total = 0;
+	for (size_t i = 0; i < m->msg_iovlen; i++)
+		total += m->msg_iov[i].iov_len;
+	moved(s, sends ? POLLOUT : POLLIN, n, total);
 	return n;
 }
 
 int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
 {
-	int fd = descriptor(s), error;
+	int fd = descriptor(s), error, flags = -1;
 	socklen_t size = sizeof error;
-	if (connect(fd, name, length) == 0)
-		return 0;
-	if (errno != EINPROGRESS)
+	if (!sn_blocks(s)) {
+		int result = connect(fd, name, length);
+		return result != 0 && errno == EINPROGRESS ? sn_fail_socket(WSAEWOULDBLOCK) : result;
+	}
+	if (!sn_blocking(s) && (flags = fcntl(fd, F_GETFL)) < 0)
 		return SOCKET_ERROR;
-	if (!sn_blocking(s))
-		return sn_fail_socket(WSAEWOULDBLOCK);
-	again(s, POLLOUT, 0);
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+	struct timespec at;
+	int n = sn_await_connect(fd, name, length, flags, deadline(s, POLLOUT, &at));
+	if (n == SN_CONNECTED)
+		return 0;
+	if (n < 0 && errno == EAGAIN)
+		return connect(fd, name, length); // a Unix socket, for which no wait is possible
+	if (!awaited(n) || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
 		return SOCKET_ERROR;
 	errno = error;
 	return error == 0 ? 0 : SOCKET_ERROR;
 }
 
+// A stream may have a port that connections of an earlier server are still in TIME_WAIT on, as on
+// Windows. No other socket may listen on it.
+int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length)
+{
+	const struct sockaddr_in *in = (const void *)name; // a sockaddr_in6 begins in the same way
+	bool tcp = name != NULL && length >= sizeof *in &&
+		(name->sa_family == AF_INET || name->sa_family == AF_INET6) && is_stream(s);
+	int fd = descriptor(s), yes = 1;
+	if (tcp && in->sin_port != 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+	int result = bind(fd, name, length);
+	if (tcp && in->sin_port == 0) // with the option the system might choose a port that is in use
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+	return result;
+}
+
+// Conditions of a set of select.
+enum {
+	READS = POLLIN | POLLHUP | POLLERR,
+	WRITES = POLLOUT | POLLERR,
+	EXCEPTS = POLLPRI | POLLERR,
+};
+
+static bool has(int fd, const fd_set *set) { return set != NULL && FD_ISSET(fd, set); }
+
+// keep leaves a socket in a set if one of the conditions holds, and returns 1 if it does.
+static int keep(const struct pollfd *p, fd_set *set, short conditions)
+{
+	if (!has(p->fd, set))
+		return 0;
+	if (p->revents & conditions)
+		return 1;
+	FD_CLR(p->fd, set);
+	return 0;
+}
+
+int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+	const struct timeval *timeout)
+{
+	(void)count; // it has no meaning on Windows, where programs give 0
+	struct pollfd fds[FD_SETSIZE + 1];
+	nfds_t n = 0;
+	for (int fd = 0; fd < FD_SETSIZE; fd++) {
+		short events = (short)((has(fd, reads) ? POLLIN : 0) | (has(fd, writes) ? POLLOUT : 0) |
+			(has(fd, excepts) ? POLLPRI : 0));
+		if (events != 0)
+			fds[n++] = (struct pollfd){fd, events, 0};
+	}
+	struct timespec until;
+	if (timeout != NULL)
+		until = after(timeout);
+	bool waits = timeout == NULL || timeout->tv_sec != 0 || timeout->tv_usec != 0;
+	int ready = poll(fds, n, 0), result = 0;
+	if (ready == 0 && waits)
+		ready = sn_await(fds, n, timeout != NULL ? &until : NULL);
+	if (ready == SN_CLOSED)
+		return sn_fail_socket(WSAENOTSOCK);
+	if (ready < 0)
+		return SOCKET_ERROR;
+	for (nfds_t i = 0; i < n; i++)
+		if (fds[i].revents & POLLNVAL)
+			return sn_fail_socket(WSAENOTSOCK);
+	for (nfds_t i = 0; i < n; i++)
+		result += keep(&fds[i], reads, READS) + keep(&fds[i], writes, WRITES) +
+			keep(&fds[i], excepts, EXCEPTS);
+	return result;
+}
+
 int sn_closesocket(SOCKET s)
 {
 	int fd = descriptor(s);
-	sn_set_blocking(s, false);
-	if (fd >= 0 && !atomic_load(&sn_forked) && snGoClosing(fd))
-		return 0; // Go has closed it
-	return close(fd) == 0 || errno == EINTR ? 0 : SOCKET_ERROR;
+	if (fd < 0)
+		return close(fd);
+	sn_closing(s);
+	int result = 0;
+	if (atomic_load(&sn_forked) || !snGoClosing(fd)) // otherwise Go has closed it
+		result = close(fd) == 0 || errno == EINTR ? 0 : SOCKET_ERROR;
+	sn_closed(s);
+	return result;
 }
 
 int sn_ioctlsocket(SOCKET s, long command, void *argument)
@@ -141,17 +262,21 @@ int sn_ioctlsocket(SOCKET s, long command, void *argument)
 		return sn_fail_socket(WSAEFAULT);
 	switch (command) {
 	case FIONBIO:
-		// Windows' u_long has 32 bits and the system's 64. The first 32 are those that either sets.
-		value = *(int *)argument != 0;
+		value = *(DWORD *)argument != 0;
 		if (!atomic_load(&sn_forked) && snGoOperates(fd)) {
-			sn_set_blocking(s, !value);
-			return 0;
+			sn_set_blocking(s, true);
+		} else {
+			if (ioctl(fd, FIONBIO, &value) != 0)
+				return SOCKET_ERROR;
+			sn_set_blocking(s, false);
 		}
-		return ioctl(fd, FIONBIO, &value);
+		if (value)
+			sn_set_nonblocking(s);
+		return 0;
 	case FIONREAD:
 		if (ioctl(fd, FIONREAD, &value) != 0)
 			return SOCKET_ERROR;
-		*(unsigned long *)argument = (unsigned long)value;
+		*(DWORD *)argument = (DWORD)value;
 		return 0;
 	}
 	return sn_fail_socket(WSAEOPNOTSUPP);

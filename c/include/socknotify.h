@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 
 #if !defined(__linux__) || !defined(__LP64__)
@@ -44,6 +45,8 @@ typedef LONG *PLONG, *LPLONG;
 typedef ULONG *PULONG;
 typedef ULONG_PTR *PULONG_PTR;
 typedef HANDLE *PHANDLE, *LPHANDLE;
+typedef BYTE *PBYTE, *LPBYTE;
+typedef DWORD_PTR *PDWORD_PTR;
 
 /* A SOCKET is a descriptor of the system. */
 typedef UINT_PTR SOCKET;
@@ -131,12 +134,17 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define ERROR_NOT_ENOUGH_MEMORY 8
 #define ERROR_HANDLE_EOF 38
 #define ERROR_NOT_SUPPORTED 50
+#define ERROR_NETNAME_DELETED 64
 #define ERROR_FILE_EXISTS 80
 #define ERROR_INVALID_PARAMETER 87
 #define ERROR_BROKEN_PIPE 109
 #define ERROR_DISK_FULL 112
+#define ERROR_SEM_TIMEOUT 121
 #define ERROR_INSUFFICIENT_BUFFER 122
 #define ERROR_ALREADY_EXISTS 183
+#define ERROR_NO_DATA 232
+#define ERROR_PIPE_NOT_CONNECTED 233
+#define ERROR_MORE_DATA 234
 #define ERROR_MR_MID_NOT_FOUND 317
 #define ERROR_ABANDONED_WAIT_0 735
 #define ERROR_OPERATION_ABORTED 995
@@ -146,6 +154,10 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define ERROR_IO_DEVICE 1117
 #define ERROR_NOT_FOUND 1168
 #define ERROR_CONNECTION_REFUSED 1225
+#define ERROR_NETWORK_UNREACHABLE 1231
+#define ERROR_HOST_UNREACHABLE 1232
+#define ERROR_PORT_UNREACHABLE 1234
+#define ERROR_CONNECTION_ABORTED 1236
 #define ERROR_UNIDENTIFIED_ERROR 1287
 #define ERROR_NO_SYSTEM_RESOURCES 1450
 
@@ -195,6 +207,9 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define WSAENAMETOOLONG 10063
 #define WSAEHOSTDOWN 10064
 #define WSAEHOSTUNREACH 10065
+#define WSASYSNOTREADY 10091
+#define WSAVERNOTSUPPORTED 10092
+#define WSANOTINITIALISED 10093
 #define WSAEDISCON 10101
 
 /* Completion ports. */
@@ -208,6 +223,11 @@ BOOL sn_GetQueuedCompletionStatusEx(HANDLE port, LPOVERLAPPED_ENTRY entries, ULO
 BOOL sn_PostQueuedCompletionStatus(HANDLE port, DWORD bytes, ULONG_PTR completionKey, LPOVERLAPPED overlapped);
 BOOL sn_CloseHandle(HANDLE object);
 
+/*
+ * A signal handler may post. For handlers the library replaces sigaction(), signal(), and
+ * __sysv_signal(), which is signal in strict C.
+ */
+
 /* The last error, one value per thread. */
 DWORD sn_GetLastError(void);
 void sn_SetLastError(DWORD error);
@@ -216,13 +236,16 @@ DWORD sn_FormatMessageW(DWORD flags, LPCVOID source, DWORD error, DWORD language
 
 /* Calls on sockets. */
 SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length);
+int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length);
 int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length);
 int sn_recv(SOCKET s, void *buffer, int length, int flags);
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength);
 int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
+int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+	const struct timeval *timeout);
 int sn_closesocket(SOCKET s);
-int sn_ioctlsocket(SOCKET s, long command, void *argument);
+int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
 
 /* Overlapped calls on sockets. */
 typedef struct _WSABUF {

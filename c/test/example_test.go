@@ -38,6 +38,18 @@ func TestExample(t *testing.T) {
 		command(t, dir, "cmake", "--build", "out")
 		echo(t, "epoll", filepath.Join(dir, "out/echo"))
 	})
+	t.Run("spellings", func(t *testing.T) {
+		program := filepath.Join(prefix, "spellings.c")
+		text := "#include <WinSock2.h>\n#include <WS2tcpip.h>\n#include <MSWSock.h>\n" +
+			"#include <Windows.h>\n#include <Ws2tcpip.h>\n#include <mswsock.h>\n" +
+			"int main(void) { LPFN_ACCEPTEX f = AcceptEx; return WSACleanup() || !f; }\n"
+		if err := os.WriteFile(program, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		command(t, prefix, "sh", "-c", "gcc -Wall -Werror spellings.c -o spellings "+
+			"$(pkg-config --cflags --libs socknotify) && ./spellings")
+		command(t, "", "make", "-s", "-C", "..", "install", "BUILD="+lib, "PREFIX="+prefix) // again
+	})
 	t.Run("archive", func(t *testing.T) {
 		program := filepath.Join(prefix, "static")
 		command(t, dir, "gcc", "-I"+prefix+"/include/socknotify", "-I"+prefix+"/include/socknotify/windows", "echo.c", "-o", program,

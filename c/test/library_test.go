@@ -219,7 +219,10 @@ func TestSymbols(t *testing.T) {
 }
 
 // programs are the test programs in C.
-var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server"}
+var programs = []string{
+	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
+	"reuse", "sockets", "closes",
+}
 
 func TestPrograms(t *testing.T) {
 	for _, p := range programs {
@@ -257,7 +260,10 @@ func TestThreadSanitizer(t *testing.T) {
 	for _, p := range []struct {
 		name string
 		args []string
-	}{{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"edge", nil}} {
+	}{
+		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
+		{"edge", nil},
+	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
 			onEach(t, func(t *testing.T, backend string) { run(t, backend, program, p.args...) })
@@ -279,7 +285,10 @@ func TestRaceDetector(t *testing.T) {
 	for _, p := range []struct {
 		name string
 		args []string
-	}{{"overlapped", nil}, {"waiters", nil}, {"edge", nil}, {"threads", []string{"16", "1"}}} {
+	}{
+		{"overlapped", nil}, {"reuse", nil}, {"waiters", nil}, {"edge", nil},
+		{"threads", []string{"16", "1"}},
+	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "program")
 			command(t, "", "gcc", "-no-pie", "-I../include", "-I../include/windows", "programs/"+p.name+".c", "-o", program, archive,

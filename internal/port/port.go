@@ -3,6 +3,7 @@ package port
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 	"weak"
 
 	"github.com/socknotify/socknotify/internal/backend"
@@ -58,6 +59,9 @@ type Port struct {
 	calls    atomic.Uint32
 	rechecks atomic.Uint32 // head of the list of slots to be polled again: index + 1
 	levels   levels
+	// Completed is called, if it is set, when an operation has its result, before its completion
+	// can be dequeued: with the operation, and locks of the port held.
+	Completed func(op unsafe.Pointer)
 	// checksKeys is set if keys must be checked before they are compared.
 	checksKeys bool
 }

@@ -57,6 +57,10 @@
 #define FORMAT_MESSAGE_ALLOCATE_BUFFER 0x0100
 #define FORMAT_MESSAGE_IGNORE_INSERTS 0x0200
 #define FORMAT_MESSAGE_FROM_SYSTEM 0x1000
+#define LANG_NEUTRAL 0x00
+#define SUBLANG_NEUTRAL 0x00
+#define SUBLANG_DEFAULT 0x01
+#define MAKELANGID(language, sub) ((WORD)((WORD)(sub) << 10 | (WORD)(language)))
 static inline HANDLE sn_LocalFree(HANDLE memory)
 {
 	free(memory);
@@ -74,6 +78,34 @@ static inline HANDLE sn_LocalFree(HANDLE memory)
 /* The HANDLE of an open file. */
 #define _get_osfhandle(descriptor) ((intptr_t)(descriptor))
 #define _open_osfhandle(handle, flags) ((int)(handle))
+
+typedef struct _SYSTEM_INFO {
+	WORD wProcessorArchitecture;
+	WORD wReserved;
+	DWORD dwPageSize;
+	LPVOID lpMinimumApplicationAddress;
+	LPVOID lpMaximumApplicationAddress;
+	DWORD_PTR dwActiveProcessorMask;
+	DWORD dwNumberOfProcessors;
+	DWORD dwProcessorType;
+	DWORD dwAllocationGranularity;
+	WORD wProcessorLevel;
+	WORD wProcessorRevision;
+} SYSTEM_INFO, *LPSYSTEM_INFO;
+
+/* The processors and the size of a page. Members that are the processor's kind are 0. */
+static inline void sn_GetSystemInfo(SYSTEM_INFO *info)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	memset(info, 0, sizeof *info);
+	info->dwPageSize = (DWORD)sysconf(_SC_PAGESIZE);
+	info->dwNumberOfProcessors = processors > 0 ? (DWORD)processors : 1;
+	info->dwActiveProcessorMask = ~(DWORD_PTR)0;
+	if (info->dwNumberOfProcessors < 64)
+		info->dwActiveProcessorMask = ((DWORD_PTR)1 << info->dwNumberOfProcessors) - 1;
+	info->dwAllocationGranularity = info->dwPageSize;
+}
+#define GetSystemInfo sn_GetSystemInfo
 
 #define CreateThread sn_CreateThread
 #define GetCurrentThreadId sn_GetCurrentThreadId

@@ -54,14 +54,54 @@ static inline int sn_WSACleanup(void) { return 0; }
 
 /* These are macros with arguments, so that members of the same names stay what they are. */
 #define accept(s, address, length) sn_accept((s), (struct sockaddr *)(address), (socklen_t *)(length))
+#ifdef __cplusplus
+extern "C++" {
+template <class S, class L> static inline int bind(S s, const struct sockaddr *name, L length)
+{
+	return sn_bind((SOCKET)s, name, (socklen_t)length); /* std::bind stays what it is */
+}
+}
+#else
+#define bind(s, name, length) \
+	sn_bind((SOCKET)(s), (const struct sockaddr *)(name), (socklen_t)(length))
+#endif
 #define connect(s, name, length) sn_connect((s), (const struct sockaddr *)(name), (socklen_t)(length))
 #define recv(s, buffer, length, flags) sn_recv((s), (buffer), (length), (flags))
 #define recvfrom(s, buffer, length, flags, from, fromLength) \
 	sn_recvfrom((s), (buffer), (length), (flags), (struct sockaddr *)(from), (socklen_t *)(fromLength))
 #define send(s, buffer, length, flags) sn_send((s), (buffer), (length), (flags))
 #define sendto(s, buffer, length, flags, to, toLength) sn_sendto((s), (buffer), (length), (flags), (to), (toLength))
+#define select(count, reads, writes, excepts, timeout) \
+	sn_select((int)(count), (reads), (writes), (excepts), (timeout))
 #define closesocket(s) sn_closesocket(s)
-#define ioctlsocket(s, command, argument) sn_ioctlsocket((s), (command), (argument))
+
+/* ioctlsocket takes 32 bits, as u_long has on Windows. A program may also give an unsigned long. */
+#define u_long ULONG
+static inline int sn_ioctlsocket_long(SOCKET s, long command, unsigned long *argument)
+{
+	DWORD value = argument != NULL ? (DWORD)*argument : 0;
+	int result = sn_ioctlsocket(s, command, argument != NULL ? &value : NULL);
+	if (result == 0)
+		*argument = value;
+	return result;
+}
+#ifdef __cplusplus
+extern "C++" {
+static inline int sn_ioctlsocket_any(SOCKET s, long command, void *argument)
+{
+	return sn_ioctlsocket(s, command, argument);
+}
+static inline int sn_ioctlsocket_any(SOCKET s, long command, unsigned long *argument)
+{
+	return sn_ioctlsocket_long(s, command, argument);
+}
+}
+#define ioctlsocket(s, command, argument) sn_ioctlsocket_any((s), (command), (argument))
+#else
+#define ioctlsocket(s, command, argument) \
+	_Generic((argument), unsigned long *: sn_ioctlsocket_long, default: sn_ioctlsocket)( \
+		(s), (command), (argument))
+#endif
 
 /* Lengths of addresses and options are int on Windows and socklen_t here. */
 #define getsockname(s, address, length) getsockname((int)(s), (struct sockaddr *)(address), (socklen_t *)(length))
@@ -86,6 +126,7 @@ typedef struct sockaddr_storage SOCKADDR_STORAGE, *PSOCKADDR_STORAGE;
 typedef struct in_addr IN_ADDR, *PIN_ADDR;
 typedef struct hostent HOSTENT, *PHOSTENT;
 typedef struct timeval TIMEVAL;
+typedef struct linger LINGER, *PLINGER, *LPLINGER;
 
 #define WSA_FLAG_OVERLAPPED 0x01
 #define WSA_FLAG_NO_HANDLE_INHERIT 0x80

@@ -72,6 +72,24 @@ int main(void)
 	IS(closesocket(duplicate), 0);
 	IS(closesocket(closing[1]), 0);
 
+	// A receive that gets less than it has room for re-arms too.
+	SOCKET stream[2];
+	new_pair(stream, SOCK_STREAM);
+	IS(apply(port, stream[0], stream, SOCK_NOTIFY_EVENT_IN, SOCK_NOTIFY_OP_ENABLE,
+		SOCK_NOTIFY_TRIGGER_EDGE), ERROR_SUCCESS);
+	for (int round = 0; round < 50; round++) {
+		char b[64];
+		DWORD n, flags = 0;
+		IS(send(stream[1], "abc", 3, 0), 3);
+		OVERLAPPED_ENTRY e = next(port);
+		IS(e.lpCompletionKey, (ULONG_PTR)stream);
+		if (round % 2)
+			IS(recv(stream[0], b, sizeof b, 0), 3);
+		else
+			IS(WSARecv(stream[0], &(WSABUF){sizeof b, b}, 1, &n, &flags, NULL, NULL), 0);
+	}
+	IS(closesocket(stream[0]) | closesocket(stream[1]), 0);
+
 	// A send that would block re-arms too.
 	new_pair(pair, SOCK_STREAM);
 	IS(ioctlsocket(pair[0], FIONBIO, &on), 0);

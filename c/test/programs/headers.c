@@ -68,6 +68,10 @@ int main(void)
 		bind((int)s, (SOCKADDR *)&address, length) != 0 || getsockname(s, (SOCKADDR *)&address, &length) != 0 ||
 		address.sin_port == 0 || closesocket(s) != 0)
 		return 8;
+	SYSTEM_INFO info;
+	GetSystemInfo(&info);
+	if (info.dwNumberOfProcessors == 0 || info.dwPageSize < 4096 || info.dwActiveProcessorMask == 0)
+		return 9;
 	WSACleanup();
 	Sleep(0);
 	return GetTickCount64() == 0;

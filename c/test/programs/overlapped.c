@@ -1,61 +1,11 @@
 // Overlapped calls complete on a port.
-#include "check.h"
+#include "overlapped.h"
 
 #include <fcntl.h>
-#include <mswsock.h>
 
-static HANDLE port;
 static LPFN_ACCEPTEX accept_ex;
 static LPFN_CONNECTEX connect_ex;
 static LPFN_GETACCEPTEXSOCKADDRS addresses;
-
-// completion dequeues the completion of an operation and checks its key and its result.
-static void completion(LPOVERLAPPED o, ULONG_PTR key, DWORD bytes, DWORD error)
-{
-	DWORD n = 4711;
-	ULONG_PTR k;
-	LPOVERLAPPED is;
-	BOOL ok = GetQueuedCompletionStatus(port, &n, &k, &is, PATIENCE);
-	CHECK(is == o);
-	IS(ok ? 0 : GetLastError(), error);
-	IS(k, key);
-	IS(n, bytes);
-	CHECK(HasOverlappedIoCompleted(o));
-	n = 4711;
-	IS(GetOverlappedResult(NULL, o, &n, FALSE) ? 0 : GetLastError(), error);
-	IS(n, bytes);
-}
-
-#define STARTS(call) \
-	do { \
-		SetLastError(0); \
-		CHECK((call) == SOCKET_ERROR); \
-		IS(WSAGetLastError(), WSA_IO_PENDING); \
-	} while (0)
-
-#define BEGINS(call) \
-	do { \
-		SetLastError(0); \
-		CHECK(!(call)); \
-		IS(GetLastError(), ERROR_IO_PENDING); \
-	} while (0)
-
-static void associate(SOCKET s, ULONG_PTR key) { CHECK(CreateIoCompletionPort((HANDLE)s, port, key, 0) == port); }
-
-static SOCKET listener(struct sockaddr_in *at)
-{
-	SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
-	int length = sizeof *at;
-	memset(at, 0, sizeof *at);
-	at->sin_family = AF_INET;
-	at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	IS(bind((int)s, (struct sockaddr *)at, sizeof *at), 0);
-	IS(listen((int)s, 16), 0);
-	IS(getsockname(s, at, &length), 0);
-	return s;
-}
-
-static SOCKET tcp(void) { return WSASocket(AF_INET, SOCK_STREAM, 0, NULL, 0, WSA_FLAG_OVERLAPPED); }
 
 static void look_up(void)
 {
@@ -73,14 +23,12 @@ static void look_up(void)
 	closesocket(s);
 }
 
-enum { PART = sizeof(struct sockaddr_in) + 16 };
-
 // streams accepts and connects, with first data, and echoes with several buffers.
 static void streams(void)
 {
 	struct sockaddr_in at, *local, *remote;
 	int localSize, remoteSize;
-	SOCKET l = listener(&at), accepted = tcp(), client = tcp();
+	SOCKET l = listener(&at), accepted = tcp(), client = bound_tcp();
 	associate(l, 1);
 	associate(client, 2);
 	char block[64 + 2 * PART], b[64], c[64];
@@ -171,10 +119,12 @@ static void streams(void)
 	struct sockaddr_in gone;
 	SOCKET dead = listener(&gone);
 	closesocket(dead);
-	client = tcp();
+	client = bound_tcp();
 	associate(client, 4);
 	BEGINS(connect_ex(client, (struct sockaddr *)&gone, sizeof gone, NULL, 0, &n, &x));
-	completion(&x, 4, 0, WSAECONNREFUSED);
+	completion(&x, 4, 0, ERROR_CONNECTION_REFUSED);
+	CHECK(!WSAGetOverlappedResult(client, &x, &n, FALSE, &flags));
+	IS(WSAGetLastError(), WSAECONNREFUSED);
 	closesocket(client);
 	SOCKET spare[2] = {tcp(), tcp()};
 	BEGINS(accept_ex(l, spare[0], block, 0, PART, PART, &n, &a));
@@ -191,6 +141,30 @@ static void streams(void)
 	completion(&a, 1, 0, ERROR_OPERATION_ABORTED);
 	IS(closesocket(spare[0]) | closesocket(spare[1]) | closesocket(client), 0);
 	none(port);
+}
+
+// resets checks the errors of a connection that was reset: GetLastError's and WSAGetLastError's.
+static void resets(void)
+{
+	struct sockaddr_in at;
+	SOCKET l = listener(&at), client = tcp();
+	IS(connect(client, &at, sizeof at), 0);
+	SOCKET s = accept(l, NULL, NULL);
+	associate(s, 1);
+	char b[4];
+	WSABUF in = {4, b};
+	DWORD n, flags = 0;
+	OVERLAPPED r = {0};
+	STARTS(WSARecv(s, &in, 1, &n, &flags, &r, NULL));
+	struct linger reset = {1, 0};
+	IS(setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+	closesocket(client);
+	completion(&r, 1, 0, ERROR_NETNAME_DELETED);
+	IS(r.Internal, 0xc000020d); // STATUS_CONNECTION_RESET
+	CHECK(!WSAGetOverlappedResult(s, &r, &n, FALSE, &flags));
+	IS(WSAGetLastError(), WSAECONNRESET);
+	closesocket(s);
+	closesocket(l);
 }
 
 static void datagrams(void)
@@ -219,6 +193,24 @@ static void datagrams(void)
 	IS(from.sin_port, at[0].sin_port);
 	IS(from.sin_addr.s_addr, at[0].sin_addr.s_addr);
 	CHECK(memcmp(data, "message", 7) == 0);
+	// A datagram that is too long, and one that has room.
+	char parts[7];
+	WSABUF small = {4, data}, two[] = {{3, parts}, {2, parts + 3}}, exact = {7, parts};
+	for (int i = 0; i < 3; i++) {
+		memset(data, 0, sizeof data);
+		memset(parts, 0, sizeof parts);
+		DWORD count = i == 1 ? 2 : 1, room = i == 0 ? 4 : i == 1 ? 5 : 7;
+		STARTS(WSARecv(b, i == 0 ? &small : i == 1 ? two : &exact, count, &n, &flags, &r, NULL));
+		IS(sendto(a, "message", 7, 0, (struct sockaddr *)&at[1], sizeof at[1]), 7);
+		completion(&r, 11, room, i == 2 ? 0 : ERROR_MORE_DATA);
+		IS(WSAGetOverlappedResult(b, &r, &n, FALSE, &flags), i == 2);
+		IS(i == 2 ? WSAEMSGSIZE : WSAGetLastError(), WSAEMSGSIZE);
+		CHECK(memcmp(i == 0 ? data : parts, "message", room) == 0);
+		CHECK(i == 2 || (i == 0 ? data : parts)[room] == 0);
+	}
+	IS(sendto(a, "message", 7, 0, (struct sockaddr *)&at[1], sizeof at[1]), 7);
+	IS(WSARecv(b, &small, 1, &n, &flags, NULL, NULL), SOCKET_ERROR);
+	IS(WSAGetLastError(), WSAEMSGSIZE);
 	// A socket has a registration or operations, not both.
 	STARTS(WSARecv(b, &in, 1, &n, &flags, &r, NULL));
 	IS(enable(port, b, NULL, ONESHOT), ERROR_INVALID_PARAMETER);
@@ -333,6 +325,18 @@ static void refused(void)
 		IS(WSARecv(cases[i].s, cases[i].buffers, cases[i].count, &n, cases[i].flags, cases[i].o, NULL), SOCKET_ERROR);
 		IS(WSAGetLastError(), cases[i].error);
 	}
+	SOCKET s = tcp(), other = tcp();
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	char block[2 * PART];
+	associate(s, 1);
+	CHECK(!AcceptEx(s, other, block, 0, PART, PART, &n, &o));
+	IS(WSAGetLastError(), WSAEINVAL); // it does not listen
+	CHECK(!AcceptEx(s, other, NULL, 0, PART, PART, &n, &o));
+	IS(WSAGetLastError(), WSAEFAULT);
+	CHECK(!connect_ex(s, (struct sockaddr *)&to, sizeof to, NULL, 0, &n, &o));
+	IS(WSAGetLastError(), WSAEINVAL); // it is not bound
+	closesocket(s);
+	closesocket(other);
 	CHECK(CreateIoCompletionPort((HANDLE)1234, port, 0, 0) == NULL);
 	IS(GetLastError(), ERROR_INVALID_HANDLE);
 	closesocket(pair[0]);
@@ -347,6 +351,7 @@ int main(void)
 	refused();
 	for (int i = 0; i < 20; i++) {
 		streams();
+		resets();
 		datagrams();
 		files();
 		waited();

@@ -1,0 +1,235 @@
+#define _GNU_SOURCE
+#include "sn.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+// What is known of a descriptor, for as many as a process usually has.
+#define KEPT (1 << 20)
+static _Atomic uint8_t known[KEPT];
+
+enum {
+	// The program's calls on the socket block, which is the default, although its descriptor does
+	// not: it has overlapped operations, or a blocking accept was called.
+	BLOCKS = 1,
+	// The program has made the socket non-blocking by ioctlsocket.
+	NONBLOCKING = 2,
+	// A thread waits for the socket.
+	AWAITED = 4,
+};
+
+static bool is_kept(SOCKET s) { return s < KEPT; }
+
+static bool is(SOCKET s, uint8_t what)
+{
+	return is_kept(s) && (atomic_load_explicit(&known[s], memory_order_relaxed) & what) != 0;
+}
+
+static void set(SOCKET s, uint8_t what, bool on)
+{
+	if (!is_kept(s))
+		return;
+	if (on)
+		atomic_fetch_or(&known[s], what);
+	else
+		atomic_fetch_and(&known[s], (uint8_t)~what);
+}
+
+void sn_set_blocking(SOCKET s, bool on)
+{
+	set(s, BLOCKS, on);
+	set(s, NONBLOCKING, false);
+}
+
+void sn_set_nonblocking(SOCKET s)
+{
+	set(s, BLOCKS, false);
+	set(s, NONBLOCKING, true);
+}
+
+bool sn_blocking(SOCKET s) { return is(s, BLOCKS); }
+
+bool sn_blocks(SOCKET s)
+{
+	if (is(s, BLOCKS | NONBLOCKING))
+		return is(s, BLOCKS);
+	int flags = fcntl((int)s, F_GETFL);
+	return flags >= 0 && (flags & O_NONBLOCK) == 0;
+}
+
+void sn_unblock_listener(SOCKET s)
+{
+	int flags, listens = 0;
+	socklen_t size = sizeof listens;
+	if (is(s, BLOCKS | NONBLOCKING) || !is_kept(s) ||
+		getsockopt((int)s, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
+		(flags = fcntl((int)s, F_GETFL)) < 0)
+		return;
+	if ((flags & O_NONBLOCK) != 0)
+		set(s, NONBLOCKING, true);
+	else if (fcntl((int)s, F_SETFL, flags | O_NONBLOCK) == 0)
+		set(s, BLOCKS, true);
+}
+
+// A waiter is a thread that waits for sockets. It is woken when one of them is closed, which poll
+// alone does not notice.
+//
+// No wake-up is lost. A waiter sets AWAITED before it polls. closesocket looks for AWAITED before
+// it closes, and after: a waiter that comes in between polls again, and finds the descriptor
+// closed.
+struct waiter {
+	struct pollfd *fds; // count of sockets, and one for the thread's alert
+	nfds_t count;
+	bool closed;
+	struct waiter *next;
+	// The socket's flags, which are set again when the wait is over, or -1.
+	int flags;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct waiter *waiters; // guarded by lock
+
+static bool waits_for(const struct waiter *w, int fd)
+{
+	for (nfds_t i = 0; i < w->count; i++)
+		if (w->fds[i].fd == fd)
+			return true;
+	return false;
+}
+
+static bool is_awaited(int fd)
+{
+	for (struct waiter *w = waiters; w != NULL; w = w->next)
+		if (waits_for(w, fd))
+			return true;
+	return false;
+}
+
+static void enter(struct waiter *w)
+{
+	w->fds[w->count] = (struct pollfd){sn_alert(), POLLIN, 0};
+	pthread_mutex_lock(&lock);
+	w->next = waiters;
+	waiters = w;
+	for (nfds_t i = 0; i < w->count; i++)
+		set((SOCKET)w->fds[i].fd, AWAITED, true);
+	pthread_mutex_unlock(&lock);
+}
+
+static void leave(void *of)
+{
+	struct waiter *w = of, **at = &waiters;
+	pthread_mutex_lock(&lock);
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	for (nfds_t i = 0; i < w->count; i++)
+		if (!is_awaited(w->fds[i].fd))
+			set((SOCKET)w->fds[i].fd, AWAITED, false);
+	if (w->flags >= 0 && !w->closed)
+		fcntl(w->fds[0].fd, F_SETFL, w->flags);
+	pthread_mutex_unlock(&lock);
+}
+
+// wake wakes the threads that wait for a socket.
+static void wake(SOCKET s, bool closed)
+{
+	if (atomic_load(&sn_forked) || (is_kept(s) && (atomic_load(&known[s]) & AWAITED) == 0))
+		return;
+	pthread_mutex_lock(&lock);
+	for (struct waiter *w = waiters; w != NULL; w = w->next)
+		if (waits_for(w, (int)s)) {
+			w->closed |= closed;
+			(void)!write(w->fds[w->count].fd, &(uint64_t){1}, sizeof(uint64_t));
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+void sn_forget_waiters(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	waiters = NULL;
+}
+
+void sn_closing(SOCKET s)
+{
+	wake(s, true);
+	set(s, BLOCKS | NONBLOCKING, false);
+}
+
+void sn_closed(SOCKET s) { wake(s, false); }
+
+static bool was_closed(struct waiter *w)
+{
+	pthread_mutex_lock(&lock);
+	bool closed = w->closed;
+	pthread_mutex_unlock(&lock);
+	return closed;
+}
+
+// restarts reports whether a call that a signal has interrupted goes on. The program has said so
+// for all of its handlers, or the call ends, because it is not known which of them has run.
+static bool restarts(void)
+{
+	for (int n = 1; n < NSIG; n++) {
+		struct sigaction a;
+		if (sigaction(n, NULL, &a) == 0 && a.sa_handler != SIG_DFL && a.sa_handler != SIG_IGN &&
+			(a.sa_flags & SA_RESTART) == 0)
+			return false;
+	}
+	return true;
+}
+
+static int poll_in(struct waiter *w, const struct timespec *until)
+{
+	struct pollfd *alert = &w->fds[w->count];
+	for (;;) {
+		struct timespec t;
+		if (until != NULL && !sn_left(until, &t))
+			return 0;
+		int n = ppoll(w->fds, w->count + 1, until != NULL ? &t : NULL, NULL);
+		if (n < 0 && errno == EINTR && restarts())
+			continue;
+		if (n > 0 && alert->revents != 0) {
+			uint64_t drained;
+			(void)!read(alert->fd, &drained, sizeof drained);
+			if (was_closed(w))
+				return SN_CLOSED;
+			if (--n == 0)
+				continue; // it was from before, or for a thread that began to wait too late
+		}
+		if (n != 0)
+			return n;
+	}
+}
+
+int sn_await(struct pollfd *fds, nfds_t count, const struct timespec *until)
+{
+	struct waiter w = {.fds = fds, .count = count, .flags = -1};
+	int n;
+	enter(&w);
+	pthread_cleanup_push(leave, &w);
+	n = poll_in(&w, until);
+	pthread_cleanup_pop(1);
+	return n;
+}
+
+int sn_await_connect(int fd, const struct sockaddr *name, socklen_t length, int flags,
+	const struct timespec *until)
+{
+	struct pollfd fds[2] = {{fd, POLLOUT, 0}};
+	struct waiter w = {.fds = fds, .count = 1, .flags = flags};
+	int n = 1;
+	enter(&w);
+	pthread_cleanup_push(leave, &w);
+	if ((flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) || connect(fd, name, length) < 0)
+		n = errno == EINPROGRESS ? poll_in(&w, until) : -1;
+	else
+		n = SN_CONNECTED;
+	pthread_cleanup_pop(1);
+	return n;
+}
