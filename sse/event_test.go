@@ -14,7 +14,6 @@ import (
 // A parser reads a stream as a browser does (HTML, 9.2.6).
 type parser struct {
 	in    *bufio.Reader
-	first bool
 	lastR bool // the line before has ended with a CR
 	id    string
 	retry string

@@ -68,13 +68,11 @@ func (c *raw) data(s string) []byte { return c.record(typeData, s) }
 
 // padded is a record of TLS 1.3 with its type and what follows that.
 func (c *raw) padded(content string) []byte {
-	b := c.r.seal(nil, typeData, []byte(content)) // adds a type
-	c.r.out.seq--
 	n := len(content) + tagSize
 	head := []byte{typeData, 3, 3, byte(n >> 8), byte(n)}
 	h := &c.r.out
 	h.addNumber()
-	b = h.aead.Seal(head, h.iv[:], []byte(content), head)
+	b := h.cipher(c.r.suite).Seal(head, h.iv[:], []byte(content), head)
 	h.addNumber()
 	h.seq++
 	return b
@@ -182,7 +180,7 @@ func describe(err error) string {
 	}
 	var e net.Error
 	if errors.As(err, &e) {
-		s += fmt.Sprint(", ", e.Timeout(), e.Temporary())
+		s += fmt.Sprint(", ", e.Timeout())
 	}
 	var header tls.RecordHeaderError
 	if errors.As(err, &header) {
