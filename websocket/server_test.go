@@ -339,6 +339,8 @@ func TestIdleReader(t *testing.T) {
 		return h.server.Stats().TimedOut.Idle == 1
 	})
 	p.wantClose(CodeGoingAway)
+	p.send(closing(CodeGoingAway, "")...)
+	p.wantEnd()
 	wantErr(t, e.wait(t), ErrIdle)
 }
 
