@@ -298,7 +298,7 @@ func (c *Conn) fill(need int) error {
 	if err == io.EOF && have > 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	if e, ok := err.(net.Error); !ok || !e.Temporary() {
+	if e, ok := err.(interface{ Temporary() bool }); !ok || !e.Temporary() {
 		c.records.Fail(err)
 	}
 	return err
