@@ -99,6 +99,7 @@ func (c *Conn) take(t *tls.Conn, w *wire) {
 	c.state = t.ConnectionState()
 	if o != nil && o.Keep != nil && o.Keep(c.state) {
 		c.stock = t
+		w.wipe()
 		return
 	}
 	records, err := w.Take(t)
@@ -221,8 +222,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 		if record := c.record(); record != nil {
 			ciphers.use(c)
 			c.records.Open(record)
-			c.answer()
 		}
+		c.answer()
 	}
 	var err error
 	if len(c.data) == 0 {

@@ -41,6 +41,26 @@ func pair(t testing.TB, server, client *tls.Config) (*Conn, *tls.Conn) {
 	return c, peer
 }
 
+// rawPair returns a Conn and a client that makes its own records.
+func rawPair(t testing.TB) (*Conn, *raw) {
+	t.Helper()
+	x, y := loopback(t)
+	got := make(chan *Conn, 1)
+	go func() {
+		c, err := shake(y, base)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- c
+	}()
+	client := dial(t, x, clientConfig)
+	c := <-got
+	if c == nil {
+		t.FailNow()
+	}
+	return c, client
+}
+
 // Every suite that is spoken carries data in both directions at once.
 func TestSuites(t *testing.T) {
 	t.Parallel()
@@ -267,20 +287,7 @@ func TestCut(t *testing.T) {
 // A key is changed before its limit, and the peer follows.
 func TestKeyLimit(t *testing.T) {
 	t.Parallel()
-	x, y := loopback(t)
-	got := make(chan *Conn, 1)
-	go func() {
-		c, err := shake(y, base)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- c
-	}()
-	client := dial(t, x, clientConfig)
-	c := <-got
-	if c == nil {
-		t.FailNow()
-	}
+	c, client := rawPair(t)
 	c.records.out.seq = keyLimit - 1
 	client.r.in.seq = keyLimit - 1
 	for range 3 {
@@ -326,14 +333,7 @@ func TestOneAnswer(t *testing.T) {
 // A deadline leaves the connection as it was, also in the middle of a record.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
-	x, y := loopback(t)
-	got := make(chan *Conn, 1)
-	go func() {
-		c, _ := shake(y, base)
-		got <- c
-	}()
-	client := dial(t, x, clientConfig)
-	c := <-got
+	c, client := rawPair(t)
 	record := client.data("hello")
 	b := make([]byte, 10)
 	for i := range record {
@@ -341,7 +341,7 @@ func TestDeadline(t *testing.T) {
 		if n, err := c.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal(n, err)
 		}
-		x.Write(record[i : i+1])
+		client.Write(record[i : i+1])
 	}
 	c.SetReadDeadline(time.Time{})
 	if n, err := c.Read(b); string(b[:n]) != "hello" || err != nil {
@@ -429,23 +429,16 @@ func TestProgramSeesItsConnection(t *testing.T) {
 
 // While a connection is busy nothing is allocated for a record.
 func TestAllocatesNothing(t *testing.T) {
-	x, y := loopback(t)
-	got := make(chan *Conn, 1)
-	go func() {
-		c, _ := shake(y, base)
-		got <- c
-	}()
-	client := dial(t, x, clientConfig)
-	c := <-got
+	c, client := rawPair(t)
 	b, out, message := make([]byte, 100), make([]byte, 0, 200), make([]byte, 100)
 	if n := testing.AllocsPerRun(200, func() {
 		out, _ = client.r.Append(out[:0], message)
-		x.Write(out)
+		client.Write(out)
 		if _, err := io.ReadFull(c, b); err != nil {
 			t.Fatal(err)
 		}
 		c.Write(b)
-		io.ReadFull(x, out)
+		io.ReadFull(client, out)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -542,6 +535,46 @@ func TestIdleMemory(t *testing.T) {
 			t.Errorf("%s: %d bytes, limit %d", tls.VersionName(version), each, limit)
 		}
 		runtime.KeepAlive(conns)
+	}
+}
+
+// A malformed alert behind data is answered although the data is returned with its error.
+func TestMalformedAlertBehindData(t *testing.T) {
+	t.Parallel()
+	c, client := rawPair(t)
+	client.Write(append(client.data("x"), typeAlert, 3, 1, 0, 2))
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b := make([]byte, 1)
+	n, err := c.Read(b)
+	for n == 1 && err == nil { // the alert may come later
+		_, err = c.Read(b)
+	}
+	var malformed tls.RecordHeaderError
+	if !errors.As(err, &malformed) {
+		t.Error(err)
+	}
+	client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	head := make([]byte, headerSize)
+	if _, err := io.ReadFull(client, head); err != nil {
+		t.Error("no alert:", err)
+	}
+}
+
+// What the handshake has learned of a connection that stays with crypto/tls is overwritten.
+func TestKeptIsWiped(t *testing.T) {
+	t.Parallel()
+	x, y := loopback(t)
+	peer := tls.Client(x, clientConfig)
+	go peer.Handshake()
+	w := &wire{Conn: y}
+	kept := tls.Server(w, w.Config(base))
+	if err := kept.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	c := Server(y, base, &Options{Keep: func(tls.ConnectionState) bool { return true }})
+	c.take(kept, w)
+	if c.stock != kept || w.server.n != 0 || w.last != nil {
+		t.Error("secrets of the handshake are kept")
 	}
 }
 

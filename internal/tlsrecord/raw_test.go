@@ -248,12 +248,9 @@ func rawCases() (cases []rawCase) {
 	})
 
 	for n := range 3 * 17 {
-		at := n
-		add(fmt.Sprint("damaged/", at), func(c *raw) []byte {
+		add(fmt.Sprint("damaged/", n), func(c *raw) []byte {
 			b := c.data(string(make([]byte, 20)))
-			if at >= len(b) {
-				at = len(b) - 1
-			}
+			at := min(n, len(b)-1)
 			if at == 3 || at == 4 { // a longer record: bytes are missing
 				b[4]++
 				return b
@@ -261,9 +258,9 @@ func rawCases() (cases []rawCase) {
 			b[at] ^= 0x40
 			return b
 		})
-		add(fmt.Sprint("truncated/", at), func(c *raw) []byte {
+		add(fmt.Sprint("truncated/", n), func(c *raw) []byte {
 			b := join(c.data("ab"), c.data(string(make([]byte, 20))))
-			return b[:min(at, len(b))]
+			return b[:min(n, len(b))]
 		})
 	}
 
