@@ -110,7 +110,7 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 		}
 		p.fd = p.stand.fd
 	}
-	p.core.Completed = completed
+	p.core.Core.Completed = completed
 	p.calls.New = func() any { return new(call) }
 	if !p.core.Core.Edges {
 		C.sn_set_edgeless()

@@ -22,7 +22,7 @@ func (t *outlet) complete(o *Overlapped) {
 		t.port.NoteCompletion(at - 1)
 	}
 	o.forget()
-	if f := t.port.Completed; f != nil {
+	if f := t.port.Core.Completed; f != nil {
 		f(unsafe.Pointer(o))
 	}
 	pk := port.Packet{Rec: o.Rec, Of: unsafe.Pointer(o), Data: uintptr(o.N), Kind: port.Completion}

@@ -30,15 +30,18 @@ type Core struct {
 	// Observer is nil unless the port is observed.
 	Observer atomic.Pointer[Observer]
 
-	Closed  atomic.Bool
-	down    atomic.Bool  // closed, and no call is inside
-	Jobs    atomic.Int64 // operations on files that a goroutine carries out
-	Files   atomic.Value // an io.Closer: the operations on files, once there have been some
-	port    weak.Pointer[Port]
-	Stripes [Stripes]stripe
-	left    chan struct{} // receives when a call leaves a closed port
-	once    sync.Once
-	err     error // of closing the backend
+	Closed atomic.Bool
+	down   atomic.Bool  // closed, and no call is inside
+	Jobs   atomic.Int64 // operations on files that a goroutine carries out
+	// Completed is called, if it is set, when an operation has its result, before its completion
+	// can be dequeued: with the operation, and locks of the port held. It must not lead to the port.
+	Completed func(op unsafe.Pointer)
+	Files     atomic.Value // an io.Closer: the operations on files, once there have been some
+	port      weak.Pointer[Port]
+	Stripes   [Stripes]stripe
+	left      chan struct{} // receives when a call leaves a closed port
+	once      sync.Once
+	err       error // of closing the backend
 }
 
 // Enter counts a call in that has no Call of its own. False means that the port is closed.
@@ -59,9 +62,6 @@ type Port struct {
 	calls    atomic.Uint32
 	rechecks atomic.Uint32 // head of the list of slots to be polled again: index + 1
 	levels   levels
-	// Completed is called, if it is set, when an operation has its result, before its completion
-	// can be dequeued: with the operation, and locks of the port held.
-	Completed func(op unsafe.Pointer)
 	// checksKeys is set if keys must be checked before they are compared.
 	checksKeys bool
 }
