@@ -245,18 +245,25 @@ func TestStays(t *testing.T) {
 	}
 }
 
+// followed returns a connection of crypto/tls after its handshake, and what has followed that.
+func followed(t *testing.T) (server *tls.Conn, w *wire, client *tls.Conn) {
+	t.Helper()
+	x, y := loopback(t)
+	client = tls.Client(x, clientConfig)
+	go client.Handshake()
+	w = &wire{Conn: y}
+	server = tls.Server(w, w.Config(base))
+	if err := server.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return server, w, client
+}
+
 // A *tls.Conn that a program has kept can neither read nor write, since both would use numbers that
 // have been used.
 func TestCut(t *testing.T) {
 	t.Parallel()
-	x, y := loopback(t)
-	peer := tls.Client(x, clientConfig)
-	go peer.Handshake()
-	w := &wire{Conn: y}
-	kept := tls.Server(w, w.Config(base))
-	if err := kept.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	kept, w, peer := followed(t)
 	records, err := w.Take(kept)
 	if err != nil {
 		t.Fatal(err)
@@ -273,13 +280,13 @@ func TestCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y.Write(out)
+	w.Conn.Write(out)
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(peer, got); err != nil || string(got) != "right" {
 		t.Errorf("%q, %v", got, err)
 	}
 	kept.Close()
-	if _, err := y.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+	if _, err := w.Conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Error("Close of the kept tls.Conn has not closed the socket:", err)
 	}
 }
@@ -563,15 +570,8 @@ func TestMalformedAlertBehindData(t *testing.T) {
 // What the handshake has learned of a connection that stays with crypto/tls is overwritten.
 func TestKeptIsWiped(t *testing.T) {
 	t.Parallel()
-	x, y := loopback(t)
-	peer := tls.Client(x, clientConfig)
-	go peer.Handshake()
-	w := &wire{Conn: y}
-	kept := tls.Server(w, w.Config(base))
-	if err := kept.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	c := Server(y, base, &Options{Keep: func(tls.ConnectionState) bool { return true }})
+	kept, w, _ := followed(t)
+	c := Server(w.Conn, base, &Options{Keep: func(tls.ConnectionState) bool { return true }})
 	c.take(kept, w)
 	if c.stock != kept || w.server.n != 0 || w.last != nil {
 		t.Error("secrets of the handshake are kept")
