@@ -325,7 +325,9 @@ func TestTimeouts(t *testing.T) {
 func TestIdleReader(t *testing.T) {
 	clock := testclock.Install(t)
 	conns, e := make(chan *Conn, 1), make(ends, 1)
-	h := serve(t, "park", &Server{IdleTimeout: time.Minute, OnMessage: echo, OnClose: e.closed,
+	h := serve(t, "park", &Server{IdleTimeout: time.Minute,
+		CloseTimeout: 24 * time.Hour, // the clock may advance again before the peer has answered
+		OnMessage:    echo, OnClose: e.closed,
 		OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
 	p := h.connect(t, "")
 	c := <-conns
