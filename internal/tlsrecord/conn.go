@@ -215,8 +215,9 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read receives what there is. During the handshake it returns no more than the current record has,
-// so that crypto/tls does not have the beginning of the next one when the handshake is over.
+// Read receives no more than crypto/tls would without it, so that a connection that fails has as many
+// bytes unread. During the handshake it returns no more than the current record has, so that
+// crypto/tls does not have the beginning of the next one when the handshake is over.
 func (w *wire) Read(b []byte) (n int, err error) {
 	if w.cut.Load() {
 		return 0, net.ErrClosed
@@ -226,7 +227,7 @@ func (w *wire) Read(b []byte) (n int, err error) {
 			return w.Conn.Read(b)
 		}
 		w.buf = wireBuffers.Get().(*wireBuffer)
-		n, err = w.Conn.Read(w.buf[:])
+		n, err = w.Conn.Read(w.buf[:min(len(b), len(w.buf))])
 		if w.rest = w.buf[:n]; n == 0 {
 			w.took(0)
 			return 0, err
