@@ -3,7 +3,6 @@ package tlsrecord
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -38,17 +37,18 @@ var suites = [...]suite{
 	{tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, 32, 0, sha512.New384},
 }
 
-// expandLabel is HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context.
-func (s *suite) expandLabel(secret []byte, label string, length int) []byte {
-	info := make([]byte, 0, 4+len("tls13 ")+len(label))
-	info = append(info, byte(length>>8), byte(length), byte(len("tls13 ")+len(label)))
-	info = append(append(info, "tls13 "...), label...)
-	info = append(info, 0)
-	out, err := hkdf.Expand(s.hash, secret, string(info), length)
-	if err != nil {
-		panic(err) // the length is too large for the hash
-	}
-	return out
+// expandLabel is HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context. mac is HMAC with
+// the secret; dst is no longer than its sum, so that one is enough. Package crypto/hkdf would make an
+// HMAC for each label.
+func expandLabel(dst []byte, mac hash.Hash, label string) {
+	const prefix = "tls13 "
+	info := make([]byte, 0, 32)
+	info = append(info, byte(len(dst)>>8), byte(len(dst)), byte(len(prefix)+len(label)))
+	info = append(append(info, prefix...), label...)
+	info = append(info, 0, 1) // no context, and the number of the sum
+	mac.Reset()
+	mac.Write(info)
+	copy(dst, mac.Sum(nil))
 }
 
 // prf is the pseudorandom function of TLS 1.2 (RFC 5246, section 5).
@@ -83,14 +83,17 @@ func (k keys) nonce(s *suite) []byte  { return k[s.secret+s.key:] }
 
 // set sets the keys that belong to a traffic secret of TLS 1.3.
 func (k keys) set(s *suite, secret []byte) {
+	mac := hmac.New(s.hash, secret)
 	copy(k.secret(s), secret)
-	copy(k.key(s), s.expandLabel(secret, "key", s.key))
-	copy(k.nonce(s), s.expandLabel(secret, "iv", nonceSize))
+	expandLabel(k.key(s), mac, "key")
+	expandLabel(k.nonce(s), mac, "iv")
 }
 
 // next sets the keys of the next traffic secret (RFC 8446, section 7.2).
 func (k keys) next(s *suite) {
-	k.set(s, s.expandLabel(k.secret(s), "traffic upd", s.secret))
+	next := make([]byte, s.secret)
+	expandLabel(next, hmac.New(s.hash, k.secret(s)), "traffic upd")
+	k.set(s, next)
 }
 
 // set12 sets the keys of both directions that belong to a master secret of TLS 1.2, at a server.
