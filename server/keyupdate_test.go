@@ -228,6 +228,51 @@ func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 	})
 }
 
+// A hijacker gets what had been received: the rest of a record, a record, and a part of one. After
+// Resume nothing is missing either.
+func TestTLSHijackReceived(t *testing.T) {
+	noHijack(t)
+	owners(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:3])
+			if err != nil {
+				return err
+			}
+			if string(buf[:n]) != "hij" {
+				_, err = c.Write(buf[:n])
+				return err
+			}
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			nc.Write([]byte("hijacked"))
+			go func() {
+				b := make([]byte, len("ack, second, third"))
+				if _, err := io.ReadFull(nc, b); err != nil {
+					t.Error(err)
+				}
+				nc.Write(b)
+				if err := c.Resume(); err != nil {
+					t.Error(err)
+				}
+			}()
+			return nil
+		}}
+		r := updating(t, backend, h, 0)
+		for range 20 {
+			third := r.record(typeData, "hijack") + r.record(typeData, ", second") + r.record(typeData, ", third, fourth")
+			fifth := r.record(typeData, " and fifth")
+			send(t, r, third[:len(third)-9])
+			r.text("hijacked")
+			send(t, r, third[len(third)-9:]+fifth[:7])
+			r.text("ack, second, third, fourth")
+			send(t, r, fifth[7:])
+			r.text(" and fifth")
+		}
+	})
+}
+
 // After CloseWrite a request for a key update has no answer, but the peer's bytes are still received.
 func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 	owners(t, func(t *testing.T, backend string) {
