@@ -28,8 +28,8 @@ type User interface {
 }
 
 // UseCipher notes that a connection is about to use a cipher. used is where it notes when that was;
-// it is 0 as long as the connection is not known here, so that it must drop the cipher at the end of
-// the call. The connection may not drop ciphers at the same time.
+// it is 0 as long as the connection is not known here, so that it must drop the cipher at the end
+// of the call. The connection may not drop ciphers at the same time.
 func UseCipher(u User, used *atomic.Uint32) { ciphers.use(u, used) }
 
 // A keeper knows the connections that may have ciphers.

@@ -163,9 +163,9 @@ func Attach(conn net.Conn, records Records, state tls.ConnectionState, data []by
 	return c
 }
 
-// Detach returns the records and what the handshake has agreed upon, and true, if the connection was
-// taken over from crypto/tls. It is for a connection over which nothing was read or written, and
-// which is not used any more.
+// Detach returns the records and what the handshake has agreed upon, and true, if the connection
+// was taken over from crypto/tls. It is for a connection over which nothing was read or written,
+// and which is not used any more.
 func (c *Conn) Detach() (Records, tls.ConnectionState, bool) {
 	if c.stock.Load() != nil {
 		return Records{}, tls.ConnectionState{}, false
@@ -215,8 +215,8 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read receives no more than crypto/tls would without it, so that a connection that fails has as many
-// bytes unread. During the handshake it returns no more than the current record has, so that
+// Read receives no more than crypto/tls would without it, so that a connection that fails has as
+// many bytes unread. During the handshake it returns no more than the current record has, so that
 // crypto/tls does not have the beginning of the next one when the handshake is over.
 func (w *wire) Read(b []byte) (n int, err error) {
 	if w.cut.Load() {

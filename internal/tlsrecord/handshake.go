@@ -33,7 +33,7 @@ type Handshake struct {
 
 	clientRandom           [32]byte
 	master                 [48]byte
-	client, server, hiding secret // traffic secrets: of both sides' data, and of the server's handshake
+	client, server, hiding secret // traffic secrets: both sides' data, and the server's handshake
 	hasMaster              bool
 
 	head  [headerSize]byte // of the record that is being given
@@ -144,9 +144,9 @@ func (s *secret) decode(value []byte) {
 	}
 }
 
-// Part returns how many of the bytes that have arrived belong to the current record. crypto/tls must
-// be given no more in one call of Read: so it never has the beginning of the next record, which Take
-// would not know of.
+// Part returns how many of the bytes that have arrived belong to the current record. crypto/tls
+// must be given no more in one call of Read: so it never has the beginning of the next record,
+// which Take would not know of.
 func (h *Handshake) Part(b []byte) (n int) {
 	if h.left == 0 {
 		n = copy(h.head[h.nhead:], b)
@@ -180,8 +180,9 @@ func (h *Handshake) Sent(b []byte) {
 	}
 }
 
-// Take returns the records of a connection whose handshake has just succeeded, before any Read. From
-// then on the wire must be cut for crypto/tls. The error says why the connection stays with it.
+// Take returns the records of a connection whose handshake has just succeeded, before any Read.
+// From then on the wire must be cut for crypto/tls. The error says why the connection stays with
+// it.
 //
 // The proof that sequence numbers are right is the last record that crypto/tls has sent: it opens
 // with the keys and the number that it must have.

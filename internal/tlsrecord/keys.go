@@ -37,9 +37,9 @@ var suites = [...]suite{
 	{tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, 32, 0, sha512.New384},
 }
 
-// expandLabel is HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context. mac is HMAC with
-// the secret; dst is no longer than its sum, so that one is enough. Package crypto/hkdf would make an
-// HMAC for each label.
+// expandLabel is HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context. mac is HMAC
+// with the secret; dst is no longer than its sum, so that one is enough. Package crypto/hkdf would
+// make an HMAC for each label.
 func expandLabel(dst []byte, mac hash.Hash, label string) {
 	const prefix = "tls13 "
 	info := make([]byte, 0, 32)
@@ -71,8 +71,8 @@ func (s *suite) prf(secret []byte, label string, seed []byte, length int) []byte
 
 // keys are the keys of one direction: the traffic secret that the next keys are made from, which
 // TLS 1.2 does not have, then the key and the nonce without the number of a record. They stay while
-// a connection is idle: to derive key and nonce again from the secret would save 28 bytes a direction,
-// and double the time that it takes to wake a connection (see BenchmarkWake).
+// a connection is idle: to derive key and nonce again from the secret would save 28 bytes a
+// direction, and double the time that it takes to wake a connection (see BenchmarkWake).
 type keys []byte
 
 // size is the number of bytes of the keys of one direction.

@@ -137,9 +137,9 @@ func (r *Records) Fail(err error) { r.in.end(err) }
 // close_notify.
 func (r *Records) Err() error { return r.in.err() }
 
-// Open decrypts a record to dst, which has room for all that is encrypted, or in place if dst is nil. It
-// returns the data in it, which may be none. The error is final, and is what crypto/tls would
-// return.
+// Open decrypts a record to dst, which has room for all that is encrypted, or in place if dst is
+// nil. It returns the data in it, which may be none. The error is final, and is what crypto/tls
+// would return.
 func (r *Records) Open(dst, record []byte) ([]byte, error) {
 	if err := r.in.err(); err != nil {
 		return nil, err
@@ -179,8 +179,8 @@ func (r *Records) Open(dst, record []byte) ([]byte, error) {
 	return nil, r.refuse(unexpectedMessage, local(unexpectedMessage))
 }
 
-// Read opens a record for a reader of data that has the buffer b. It returns how much of it was read
-// and, where b may be too small, the rest, which is in the record.
+// Read opens a record for a reader of data that has the buffer b. It returns how much of it was
+// read and, where b may be too small, the rest, which is in the record.
 func (r *Records) Read(b, record []byte) (n int, rest []byte, err error) {
 	if len(b) >= len(record)-headerSize-tagSize {
 		data, err := r.Open(b, record)

@@ -71,7 +71,8 @@ func (c *Conn) ensureExtra() *extra {
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *Conn) dropExtra() {
 	x := c.extra
-	if x == nil || c.word.Load()&wHandshake != 0 || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 ||
+	if x == nil || c.word.Load()&wHandshake != 0 ||
+		len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 ||
 		x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil ||
 		x.source != nil || x.timers != nil || x.ctx != nil ||
 		x.rates != nil || x.pre != nil || x.wrapper != nil {

@@ -412,8 +412,8 @@ func (t *tlsConn) closeNotify() error {
 	return t.notifyNow()
 }
 
-// notifyLater has the close_notify sent after the last source, if there are any, and reports whether
-// it has. The lock is held.
+// notifyLater has the close_notify sent after the last source, if there are any, and reports
+// whether it has. The lock is held.
 func (c *Conn) notifyLater() (bool, error) {
 	err := c.sendable()
 	later := err == nil && c.feeds()

@@ -11,10 +11,10 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A tlsStack is TLS that does its own input and output: crypto/tls during the handshake and where it
-// keeps the connection, and a *tlsrecord.Conn once a connection was hijacked. It reads and writes
-// through a tlsInner: the same struct with the methods of a net.Conn. That never waits, except in
-// the handshake and for a hijacker.
+// A tlsStack is TLS that does its own input and output: crypto/tls during the handshake and where
+// it keeps the connection, and a *tlsrecord.Conn once a connection was hijacked. It reads and
+// writes through a tlsInner: the same struct with the methods of a net.Conn. That never waits,
+// except in the handshake and for a hijacker.
 //
 // Locks are acquired in this order: writing, those of tls, mu, the connection's.
 type tlsStack struct {
@@ -167,8 +167,8 @@ func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }
 // A tlsInner is the net.Conn below tls.
 type tlsInner tlsStack
 
-// errAgain is returned to tls when nothing has arrived. Because it is temporary, tls can go on after
-// it, and keeps what it has of a record or of a handshake message.
+// errAgain is returned to tls when nothing has arrived. Because it is temporary, tls can go on
+// after it, and keeps what it has of a record or of a handshake message.
 var errAgain error = againError{}
 
 type againError struct{}
@@ -206,8 +206,9 @@ func (i *tlsInner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close is called when a hijacker closes the connection, after tls has sent its close_notify. During
-// a handshake crypto/tls calls it after an error, which the caller of the handshake handles.
+// Close is called when a hijacker closes the connection, after tls has sent its close_notify.
+// During a handshake crypto/tls calls it after an error, which the caller of the handshake
+// handles.
 func (i *tlsInner) Close() error {
 	if i.hs != nil {
 		return nil
