@@ -34,6 +34,7 @@
 //	slot.go        the state word of a handle, and the table of slots
 //	record.go      what a registration has besides its word; packets; the interface Operations
 //	conntable.go   the registered connections of package net
+//	helper.go      a goroutine for operations while no call waits
 //	waiters.go     the calls that wait, and who is woken
 //	turnstile.go   a lock with a count
 //	errors.go, events.go  errors and values of the public packages

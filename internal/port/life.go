@@ -34,6 +34,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 	}
 	p.Core, p.typed, p.checksKeys = c, t, checksKeys
 	p.Waiters.queue, p.Waiters.poller = q, poller
+	c.HelpAfter, p.Waiters.helper.core = HelpAfter, c
 	owners.addPort(c)
 }
 
@@ -67,8 +68,10 @@ func (c *Core) shut() error {
 	return c.err
 }
 
-// Abandon is the cleanup of a port that was dropped without Close. No call can be inside.
+// Abandon is the cleanup of a port that was dropped without Close. No call can be inside, but the
+// helper, which keeps no port reachable.
 func (c *Core) Abandon() {
 	c.Closed.Store(true)
+	c.Poller.Wake()
 	c.shut()
 }

@@ -31,6 +31,10 @@ import (
 // kernel, and these wake no one. So the polling call chooses another waiter; the leader does so
 // when it leaves.
 //
+// The helper (helper.go) is a leader that is not on the list, and is never chosen. A call that is
+// added while the helper leads wakes it under the lock. The helper then ends its lead and chooses a
+// successor, as any leader does.
+//
 // The call that chooses a follower removes it from the list and sends a token on its channel. The
 // follower receives the token before it is added again, so there is never more than one token and
 // the sender never blocks.
@@ -52,6 +56,11 @@ type waiters struct {
 	// watching is set by the first registration. Until then the backend has nothing to report, and
 	// a call waits for the queue alone.
 	watching atomic.Bool
+	// help says when the helper's timer must be started. leads is odd while the helper leads; it
+	// changes under the lock.
+	help   atomic.Uint32
+	leads  atomic.Uint32
+	helper helper
 }
 
 // A waiter is the part of a call that waits.
@@ -83,6 +92,8 @@ func (k *waiters) add(w *waiter) (lead, open bool) {
 	if k.leader.Load() == nil && k.watching.Load() {
 		k.leader.Store(w)
 		lead = true
+	} else if k.helping() {
+		k.poller.Wake() // the helper chooses a waiter, which becomes the leader
 	}
 	k.Leave(+1)
 	return lead, true
@@ -104,9 +115,17 @@ func (k *waiters) remove(w *waiter) {
 // leave removes a call that is awake from the list. If the call does not wait again (out), the
 // others must keep a leader, and work that the call was chosen for must go to another.
 func (k *waiters) leave(w *waiter, out bool) {
-	if w.woken && !(out && k.needsWaiter()) {
-		return // it is off the list and has polled, and no other call is needed
+	// If it has received a token, it is off the list and has polled.
+	if !w.woken || out && k.needsWaiter() {
+		k.unlist(w, out)
 	}
+	if out && k.help.Load() == helpDue {
+		k.timeHelp(helpDue)
+	}
+}
+
+// unlist is leave for a call that is on the list, or must wake another.
+func (k *waiters) unlist(w *waiter, out bool) {
 	k.Enter()
 	asleep := 0
 	owed := false
@@ -185,7 +204,7 @@ func (k *waiters) choose(self *waiter) *waiter {
 	for w != nil && (w == self || w == leader) {
 		w = w.after
 	}
-	if w == nil && leader != self {
+	if w == nil && leader != self && !k.helping() {
 		w = leader
 	}
 	if w == nil {
@@ -236,6 +255,9 @@ func (k *waiters) close() {
 				w.sendToken()
 			}
 			w = after
+		}
+		if k.helping() {
+			k.poller.Wake()
 		}
 	}
 	k.Leave(asleep)

@@ -1,0 +1,89 @@
+// Operations are carried out although no thread dequeues.
+#include "overlapped.h"
+
+#include <unistd.h>
+
+enum { SENDS = 8, SIZE = 1 << 20 };
+
+// finishes waits until an operation has completed, as samples do that close a socket.
+static void finishes(LPOVERLAPPED o)
+{
+	while (!HasOverlappedIoCompleted(o))
+		Sleep(1);
+}
+
+static void sends(void)
+{
+	static char data[SIZE], got[SIZE];
+	static OVERLAPPED o[SENDS];
+	SOCKET s[2];
+	DWORD n;
+	new_pair(s, SOCK_STREAM);
+	associate(s[0], 1);
+	for (int i = 0; i < SENDS; i++) {
+		STARTS(WSASend(s[0], &(WSABUF){SIZE, data}, 1, &n, 0, &o[i], NULL));
+	}
+	for (long left = (long)SENDS * SIZE; left > 0;) {
+		int some = (int)recv(s[1], got, SIZE, 0);
+		CHECK(some > 0);
+		left -= some;
+	}
+	for (int i = 0; i < SENDS; i++)
+		finishes(&o[i]);
+	for (int i = 0; i < SENDS; i++)
+		completion(&o[i], 1, SIZE, 0);
+	IS(closesocket(s[0]) | closesocket(s[1]), 0);
+}
+
+static void receives(void)
+{
+	char b[2] = "";
+	OVERLAPPED first = {0}, second = {0};
+	SOCKET s[2];
+	DWORD n, flags = 0;
+	new_pair(s, SOCK_STREAM);
+	associate(s[0], 2);
+	STARTS(WSARecv(s[0], &(WSABUF){1, b}, 1, &n, &flags, &first, NULL));
+	STARTS(WSARecv(s[0], &(WSABUF){1, b + 1}, 1, &n, &flags, &second, NULL));
+	IS(send(s[1], "x", 1, 0), 1);
+	finishes(&first);
+	IS(b[0], 'x');
+	CHECK(!CancelIoEx((HANDLE)s[0], &first));
+	IS(GetLastError(), ERROR_NOT_FOUND);
+	CHECK(!HasOverlappedIoCompleted(&second));
+	IS(closesocket(s[0]), 0);
+	finishes(&second);
+	completion(&first, 2, 1, 0);
+	completion(&second, 2, 0, ERROR_OPERATION_ABORTED);
+	IS(closesocket(s[1]), 0);
+}
+
+static void waits(void)
+{
+	char b;
+	OVERLAPPED o = {0};
+	SOCKET s[2];
+	DWORD n, flags = 0;
+	new_pair(s, SOCK_STREAM);
+	associate(s[0], 3);
+	for (int i = 0; i < 3; i++) {
+		STARTS(WSARecv(s[0], &(WSABUF){1, &b}, 1, &n, &flags, &o, NULL));
+		IS(send(s[1], "x", 1, 0), 1);
+		CHECK(GetOverlappedResult((HANDLE)s[0], &o, &n, TRUE));
+		IS(n, 1);
+		completion(&o, 3, 1, 0);
+	}
+	IS(closesocket(s[0]) | closesocket(s[1]), 0);
+}
+
+int main(void)
+{
+	alarm(PATIENCE / 1000);
+	port = new_port();
+	sends();
+	receives();
+	waits();
+	none(port);
+	CHECK(CloseHandle(port));
+	return 0;
+}
