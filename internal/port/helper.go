@@ -43,15 +43,17 @@ import (
 // does not lead (dequeueAlone): it has read the same even leads before and after, or it has
 // suspended the helper.
 type helper struct {
-	core     *Core
-	timer    *time.Timer   // its function is Core.help
-	dequeued uint64        // what was dequeued when the timer last fired
-	lead     waiter        // stands for the helper as the leader; never on the list
-	left     chan struct{} // is closed when the lead ends; guarded by the lock of waiters
-	// suspended counts the calls that do not let the helper lead; guarded by the lock of waiters.
-	suspended int
-	recheck   atomic.Bool // an operation's slot may be on the recheck list
+	timer    *time.Timer // its function is Core.help
+	dequeued uint64      // how much was, when the timer last fired
+	recheck  atomic.Bool // an operation's slot may be on the recheck list
+
+	// The lock of waiters guards the following.
+	suspended int32         // calls that do not let the helper lead
+	left      chan struct{} // is closed when the lead ends
 }
+
+// lead stands for a helper as the leader of its port. It is never on a list.
+var lead waiter
 
 const (
 	helpNone = iota
@@ -71,11 +73,11 @@ func (k *waiters) timeHelp(from uint32) {
 	if !k.help.CompareAndSwap(from, helpTimed) {
 		return
 	}
-	h := &k.helper
+	h := &k.core.helper
 	if h.timer == nil {
-		h.timer = time.AfterFunc(forever, h.core.help) // its function uses h.timer
+		h.timer = time.AfterFunc(forever, k.core.help) // its function uses h.timer
 	}
-	h.timer.Reset(h.core.HelpAfter)
+	h.timer.Reset(k.core.HelpAfter)
 }
 
 // wakeHelper makes the helper poll, and end its lead if there is reason to.
@@ -86,14 +88,14 @@ func (k *waiters) wakeHelper() {
 	k.Enter()
 	defer k.Leave(0)
 	if k.helping() {
-		k.poller.Wake()
+		k.core.Poller.Wake()
 	}
 }
 
 // helpRecheck makes the helper recheck the slots of operations.
 func (k *waiters) helpRecheck() {
 	if k.helping() {
-		k.helper.recheck.Store(true)
+		k.core.helper.recheck.Store(true)
 		k.wakeHelper()
 	}
 }
@@ -104,11 +106,11 @@ func (p *Port) SuspendHelper() { p.Waiters.suspendHelper() }
 // suspendHelper makes the helper end its lead, and lead no more until resumeHelper.
 func (k *waiters) suspendHelper() {
 	k.Enter()
-	k.helper.suspended++
+	k.core.helper.suspended++
 	var left chan struct{}
 	if k.helping() {
-		left = k.helper.left
-		k.poller.Wake()
+		left = k.core.helper.left
+		k.core.Poller.Wake()
 	}
 	k.Leave(0)
 	if left != nil {
@@ -119,7 +121,7 @@ func (k *waiters) suspendHelper() {
 func (k *waiters) resumeHelper() {
 	k.Enter()
 	defer k.Leave(0)
-	k.helper.suspended--
+	k.core.helper.suspended--
 }
 
 // help is the function of the timer. It keeps the port reachable only while it polls.
@@ -152,7 +154,7 @@ func (c *Core) helpOnce() bool {
 // beginHelp decides what follows when the timer has fired. True means that the helper leads.
 func (p *Port) beginHelp() bool {
 	k := &p.Waiters
-	h := &k.helper
+	h := &k.core.helper
 	was := h.dequeued
 	h.dequeued = p.dequeued()
 	switch {
@@ -170,20 +172,20 @@ func (p *Port) beginHelp() bool {
 	case p.leadHelp():
 		return true
 	}
-	h.timer.Reset(h.core.HelpAfter)
+	h.timer.Reset(k.core.HelpAfter)
 	return false
 }
 
 // leadHelp makes the helper the leader, if there is none and reason for it.
 func (p *Port) leadHelp() bool {
 	k := &p.Waiters
-	h := &k.helper
+	h := &k.core.helper
 	k.Enter()
 	defer k.Leave(0)
 	if p.helpOver() || k.leader.Load() != nil {
 		return false
 	}
-	k.leader.Store(&h.lead)
+	k.leader.Store(&lead)
 	h.left = make(chan struct{})
 	h.recheck.Store(true)
 	k.leads.Add(1)
@@ -194,7 +196,7 @@ func (p *Port) leadHelp() bool {
 // The timer's function decides whether it leads again.
 func (p *Port) endHelp(failed bool) bool {
 	k := &p.Waiters
-	h := &k.helper
+	h := &k.core.helper
 	k.Enter()
 	if !failed && !p.helpOver() {
 		k.Leave(0)
@@ -204,7 +206,7 @@ func (p *Port) endHelp(failed bool) bool {
 	close(h.left)
 	k.leads.Add(1)
 	k.unlockAndWake(k.choose(nil), 0)
-	h.timer.Reset(h.core.HelpAfter)
+	h.timer.Reset(k.core.HelpAfter)
 	return true
 }
 
@@ -212,7 +214,7 @@ func (p *Port) endHelp(failed bool) bool {
 // waits, or the port is closed. The lock of waiters is held.
 func (p *Port) helpOver() bool {
 	k := &p.Waiters
-	return k.first != nil || k.helper.suspended > 0 || k.closed || !p.operating()
+	return k.first != nil || k.core.helper.suspended > 0 || k.closed || !p.operating()
 }
 
 // operating reports whether operations wait for their sockets.
@@ -247,7 +249,7 @@ func (p *Port) helpOnce() bool {
 	if over {
 		return true // the Wake for this may have ended another Park (Core.Park)
 	}
-	if k.helper.recheck.Swap(false) {
+	if k.core.helper.recheck.Swap(false) {
 		p.recheckOperations(w)
 	}
 	n := p.Core.Poller.Poll(nil, w.ready[:])

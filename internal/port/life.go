@@ -13,7 +13,7 @@ import (
 func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, checksKeys bool) {
 	c := &Core{
 		Poller: poller, Edges: poller.Edges(), OwnEdges: poller.Edges(), Backend: name,
-		left: make(chan struct{}, 1), port: weak.Make(p),
+		left: make(chan struct{}, 1), port: weak.Make(p), HelpAfter: HelpAfter,
 	}
 	c.owner = fdstate.Owner{
 		Closing: func(t *fdstate.FD, handle uintptr) {
@@ -33,8 +33,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 		},
 	}
 	p.Core, p.typed, p.checksKeys = c, t, checksKeys
-	p.Waiters.queue, p.Waiters.poller = q, poller
-	c.HelpAfter, p.Waiters.helper.core = HelpAfter, c
+	p.Waiters.queue, p.Waiters.core = q, c
 	owners.addPort(c)
 }
 

@@ -99,7 +99,7 @@ func (p *Port) operate(
 	n, more = ops.Reported(held, d, out)
 	w.stripe.completions.Add(uint64(n))
 	f := ops.Awaited()
-	p.countWaiting(w.stripe, reg.Work, f != EventNone)
+	p.countWaiting(w.stripe, s, f != EventNone)
 	switch {
 	case f == EventNone || p.Core.Edges && f&^wordFilter(s.word.Load()) == 0:
 	case p.Core.Edges:
@@ -157,16 +157,15 @@ func (p *Port) CountWaiting(w *Call, s *Slot) {
 	if w != nil {
 		t = w.stripe
 	}
-	work := s.Reg.Load().Work
-	p.countWaiting(t, work, !work.idle())
+	p.countWaiting(t, s, !s.Reg.Load().Work.idle())
 }
 
-func (p *Port) countWaiting(t *stripe, work *Work, waits bool) {
-	if waits == work.waits {
+func (p *Port) countWaiting(t *stripe, s *Slot, waits bool) {
+	if waits == s.waits {
 		return
 	}
 	k := &p.Waiters
-	if work.waits = waits; !waits {
+	if s.waits = waits; !waits {
 		t.operating.Add(-1)
 		k.wakeHelper() // it ends with the last operation
 		return

@@ -22,7 +22,6 @@ type Work struct {
 	Socket     *sock.Socket
 	Accept     *Acceptor
 	Operations Operations
-	waits      bool // it is counted as having operations that wait; guarded by the slot's lock
 }
 
 // Operations are the overlapped operations of a socket; package operation has them. The slot is

@@ -3,8 +3,6 @@ package port
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // waiters are the calls that block because they found nothing to dequeue. Once the port has had a
@@ -51,16 +49,15 @@ type waiters struct {
 	wakeups uint64
 	closed  bool
 
-	queue  QueueEnds
-	poller backend.Poller // the leader parks in it
+	queue QueueEnds
+	core  *Core // of the backend in which the leader parks, and of the helper
 	// watching is set by the first registration. Until then the backend has nothing to report, and
 	// a call waits for the queue alone.
 	watching atomic.Bool
 	// help says when the helper's timer must be started. leads is odd while the helper leads; it
 	// changes under the lock.
-	help   atomic.Uint32
-	leads  atomic.Uint32
-	helper helper
+	help  atomic.Uint32
+	leads atomic.Uint32
 }
 
 // A waiter is the part of a call that waits.
@@ -93,7 +90,7 @@ func (k *waiters) add(w *waiter) (lead, open bool) {
 		k.leader.Store(w)
 		lead = true
 	} else if k.helping() {
-		k.poller.Wake() // the helper chooses a waiter, which becomes the leader
+		k.core.Poller.Wake() // the helper chooses a waiter, which becomes the leader
 	}
 	k.Leave(+1)
 	return lead, true
@@ -257,7 +254,7 @@ func (k *waiters) close() {
 			w = after
 		}
 		if k.helping() {
-			k.poller.Wake()
+			k.core.Poller.Wake()
 		}
 	}
 	k.Leave(asleep)
@@ -275,7 +272,7 @@ func (k *waiters) wakeLeader(w *waiter) {
 		w.alert()
 		return
 	}
-	k.poller.Wake()
+	k.core.Poller.Wake()
 }
 
 // sendToken sends a follower its token. It has been removed from the list, and may end as soon as
