@@ -14,6 +14,7 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
@@ -266,6 +267,34 @@ func TestHelperAcceptsNothing(t *testing.T) {
 			}
 			s.Close()
 			return
+		}
+	})
+}
+
+// What the helper has put off is not reported to it again and again.
+func TestHelperDoesNotSpin(t *testing.T) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], hooked *backendtest.Hooked) {
+		var reports atomic.Int64
+		hooked.After = func(ready []backend.Ready) { reports.Add(int64(len(ready))) }
+		const rounds = 100
+		x, y := newPair(t)
+		var ops [rounds + 1]Op[string]
+		var b [rounds + 1]byte
+		carried := helpAtOnce(p)
+		for i := range ops {
+			recv(t, p, x, b[i:i+1], &ops[i])
+		}
+		for _, trigger := range []socknotify.Trigger{oneShot, persistent, socknotify.TriggerEdge} {
+			s, peer := newPair(t)
+			porttest.Do(t, p, porttest.EnableHandle(s.Handle(), "k", socknotify.EventsAll, trigger))
+			send(t, peer)
+		}
+		for range rounds {
+			send(t, y)
+			await.Receive(t, "the helper carries out a receive", carried)
+		}
+		if n := reports.Load(); n > 2*rounds {
+			t.Errorf("%d reports", n)
 		}
 	})
 }
