@@ -36,8 +36,16 @@ func TestRegistrationsNeedNoHelper(t *testing.T) {
 			porttest.Next(t, p)
 			porttest.Drain(t, x)
 		}
+		waited := make(chan error)
+		go func() {
+			_, err := p.Process(nil, make([]Notification[string], 1), -1)
+			waited <- err
+		}()
+		porttest.Waiting(t, p, 1)
 		p.Post("k", 0)
-		porttest.Next(t, p)
+		if err := <-waited; err != nil {
+			t.Fatal(err)
+		}
 		porttest.Do(t, p, porttest.RemoveHandle[string](x.Handle()))
 		porttest.Next(t, p)
 		var op overlapped.Op[string]
