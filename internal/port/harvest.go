@@ -25,8 +25,13 @@ func (p *Port) dequeueAlone(w *Call, out Entries) int {
 			return n
 		}
 	}
-	k.suspendHelper()
-	defer k.resumeHelper()
+	return p.dequeueSuspended(w, out)
+}
+
+// dequeueSuspended is dequeueExclusively while the helper does not lead.
+func (p *Port) dequeueSuspended(w *Call, out Entries) int {
+	p.Waiters.suspendHelper()
+	defer p.Waiters.resumeHelper()
 	return p.dequeueExclusively(w, out)
 }
 

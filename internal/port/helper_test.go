@@ -19,7 +19,8 @@ func leadHelper(t *testing.T, p *Port[string]) {
 	t.Helper()
 	port.Of(p).Core.HelpAfter = time.Microsecond
 	idle, _ := porttest.Pair(t)
-	if err := overlapped.Recv(p, idle, "idle", make([]byte, 1), new(overlapped.Op[string])); err != nil {
+	op := new(overlapped.Op[string])
+	if err := overlapped.Recv(p, idle, "idle", make([]byte, 1), op); err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, "the helper leads", port.Of(p).Helping)
@@ -112,7 +113,9 @@ func TestReportHeldByHelper(t *testing.T) {
 		{"removed", func(t *testing.T, p *Port[string], number uintptr, _ func()) {
 			porttest.Do(t, p, porttest.RemoveHandle[string](number))
 		}, []Events{EventRemove, 0}},
-		{"closed", func(_ *testing.T, _ *Port[string], _ uintptr, closeIt func()) { closeIt() }, []Events{0}},
+		{"closed", func(_ *testing.T, _ *Port[string], _ uintptr, closeIt func()) {
+			closeIt()
+		}, []Events{0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			porttest.OnEach(t, func(t *testing.T, p *Port[string], h *porttest.Hooked) {

@@ -29,9 +29,9 @@ import (
 // kernel, and these wake no one. So the polling call chooses another waiter; the leader does so
 // when it leaves.
 //
-// The helper (helper.go) is a leader that is not on the list, and is never chosen. A call that is
-// added while the helper leads wakes it under the lock. The helper then ends its lead and chooses a
-// successor, as any leader does.
+// The helper (helperstate.go) is a leader that is not on the list, and is never chosen. A call that
+// is added while the helper leads wakes it under the lock. The helper then ends its lead and
+// chooses a successor, as any leader does.
 //
 // The call that chooses a follower removes it from the list and sends a token on its channel. The
 // follower receives the token before it is added again, so there is never more than one token and
