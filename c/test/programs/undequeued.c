@@ -58,6 +58,27 @@ static void receives(void)
 	IS(closesocket(s[1]), 0);
 }
 
+// after_a_wait has a thread wait before, and after, operations are carried out without one.
+static void after_a_wait(void)
+{
+	char b;
+	OVERLAPPED o = {0}, *is;
+	ULONG_PTR key;
+	SOCKET s[2];
+	DWORD n, flags = 0;
+	new_pair(s, SOCK_STREAM);
+	associate(s[0], 4);
+	for (int i = 0; i < 3; i++) {
+		STARTS(WSARecv(s[0], &(WSABUF){1, &b}, 1, &n, &flags, &o, NULL));
+		CHECK(!GetQueuedCompletionStatus(port, &n, &key, &is, 10));
+		IS(GetLastError(), WAIT_TIMEOUT);
+		IS(send(s[1], "x", 1, 0), 1);
+		finishes(&o);
+		completion(&o, 4, 1, 0);
+	}
+	IS(closesocket(s[0]) | closesocket(s[1]), 0);
+}
+
 static void waits(void)
 {
 	char b;
@@ -83,7 +104,18 @@ int main(void)
 	sends();
 	receives();
 	waits();
+	after_a_wait();
 	none(port);
+	// The port is closed while an operation waits, and nothing else does.
+	char b;
+	OVERLAPPED o = {0};
+	SOCKET s[2];
+	DWORD n, flags = 0;
+	new_pair(s, SOCK_STREAM);
+	associate(s[0], 5);
+	STARTS(WSARecv(s[0], &(WSABUF){1, &b}, 1, &n, &flags, &o, NULL));
+	Sleep(300); // the library's goroutine is there by then; it holds if it is not
 	CHECK(CloseHandle(port));
+	IS(closesocket(s[0]) | closesocket(s[1]), 0);
 	return 0;
 }
