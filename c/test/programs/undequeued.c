@@ -79,6 +79,39 @@ static void after_a_wait(void)
 	IS(closesocket(s[0]) | closesocket(s[1]), 0);
 }
 
+// connects has ConnectEx send first data.
+static void connects(void)
+{
+	struct sockaddr_in at;
+	SOCKET l = listener(&at), client = bound_tcp();
+	OVERLAPPED o = {0};
+	DWORD n;
+	char b[5];
+	GUID id = WSAID_CONNECTEX;
+	LPFN_CONNECTEX connect_ex;
+	IS(WSAIoctl(client, SIO_GET_EXTENSION_FUNCTION_POINTER, &id, sizeof id, &connect_ex,
+		sizeof connect_ex, &n, NULL, NULL), 0);
+	associate(client, 6);
+	BEGINS(connect_ex(client, (struct sockaddr *)&at, sizeof at, "hello", 5, &n, &o));
+	SOCKET s = accept(l, NULL, NULL);
+	for (int got = 0; got < 5;) {
+		int some = (int)recv(s, b + got, 5 - got, 0);
+		CHECK(some > 0);
+		got += some;
+	}
+	CHECK(memcmp(b, "hello", 5) == 0);
+	finishes(&o);
+	completion(&o, 6, 5, 0);
+	IS(closesocket(client) | closesocket(s) | closesocket(l), 0);
+
+	client = bound_tcp();
+	associate(client, 7);
+	BEGINS(connect_ex(client, (struct sockaddr *)&at, sizeof at, "hello", 5, &n, &o));
+	finishes(&o);
+	completion(&o, 7, 0, ERROR_CONNECTION_REFUSED);
+	IS(closesocket(client), 0);
+}
+
 static void waits(void)
 {
 	char b;
@@ -105,6 +138,7 @@ int main(void)
 	receives();
 	waits();
 	after_a_wait();
+	connects();
 	none(port);
 	// The port is closed while an operation waits, and nothing else does.
 	char b;
