@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -29,19 +30,23 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal has its default effect
-	os.Exit(command(ctx, os.Args[1:], os.Stderr))
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // command runs a command line, and returns the exit status.
-func command(ctx context.Context, args []string, stderr io.Writer) int {
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "backup" {
 		return backup(ctx, args[1:], stderr)
 	}
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		return 0
-	}
-	if err != nil {
+	case err == nil && o.version:
+		info, _ := debug.ReadBuildInfo()
+		fmt.Fprintln(stdout, "socknotify-push", info.Main.Version, info.GoVersion)
+		return 0
+	case err != nil:
 		fmt.Fprintf(stderr, "socknotify-push: %v\n", err)
 		return 2
 	}
@@ -60,7 +65,7 @@ type options struct {
 	config                     gateway.Config
 	jwtSecret, restore         string
 	drain                      time.Duration
-	demo                       bool
+	demo, version              bool
 	level                      slog.Level
 }
 
@@ -108,6 +113,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.config.Retry, "retry", 3*time.Second, "average time after which clients come back")
 	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
+	f.BoolVar(&o.version, "version", false, "print the version")
 	f.DurationVar(&o.drain, "drain", 10*time.Second, "time over which clients are sent away at the end")
 	if err := f.Parse(args); err != nil {
 		return nil, err
