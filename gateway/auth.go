@@ -55,20 +55,25 @@ type claims struct {
 // ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, and be signed
 // by that method. There is one key, so their "kid" has no meaning; one with "crit" is refused.
 func JWT(method string, key any) func(*http.Request) (Grant, error) {
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithExpirationRequired())
+	return tokens(func(*jwt.Token) (any, error) { return key, nil }, method)
+}
+
+// tokens returns an authorization by tokens of some methods, whose keys keyOf returns.
+func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, error) {
+	parser := jwt.NewParser(jwt.WithValidMethods(methods), jwt.WithExpirationRequired())
+	known := func(t *jwt.Token) (any, error) {
+		if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
+			return nil, errCritical
+		}
+		return keyOf(t)
+	}
 	return func(r *http.Request) (Grant, error) {
 		token := Token(r)
 		if token == "" {
 			return Grant{}, ErrNoToken
 		}
 		var c claims
-		keyOf := func(t *jwt.Token) (any, error) {
-			if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
-				return nil, errCritical
-			}
-			return key, nil
-		}
-		if _, err := parser.ParseWithClaims(token, &c, keyOf); err != nil {
+		if _, err := parser.ParseWithClaims(token, &c, known); err != nil {
 			return Grant{}, fmt.Errorf("gateway: token: %w", err)
 		}
 		for _, t := range append(c.Push.Read, c.Push.Write...) {

@@ -27,7 +27,7 @@ export interface Gap {
 }
 
 export interface SubscribeOptions {
-  /** The id after which events begin. */
+  /** The id after which events begin, or 'first' for all that are stored. */
   after?: string
   onGap?: (gap: Gap) => void
   /** Called if the gateway refuses the subscription; it has ended then. */

@@ -21,6 +21,7 @@ const defaults = {
   silence: 60_000, // Server-Sent Events without a heartbeat for so long are lost
 }
 
+const first = 'first' // the id before the first event that the stream has
 const maxTopics = 64 // of one connection, as the gateway has it
 const maxGiven = 1000
 
@@ -62,7 +63,8 @@ class Push {
 
   /**
    * subscribe calls onEvent for each event of a topic, which may have the wildcards * and >: with
-   * its topic, id and data. Events begin after the id options.after, or with the next one.
+   * its topic, id and data. Events begin after the id options.after, which may be 'first' for all
+   * that are stored, or with the next one.
    * options.onGap is called if events are missing, options.onError if the gateway refuses the
    * subscription. It returns an object with close, and lastId for a later subscription.
    */
@@ -495,8 +497,8 @@ export const matches = (filter, topic) => {
 // Ids are <epoch>-<sequence>. Those of different epochs cannot be compared: what the gateway has said
 // last counts.
 const split = id => {
-  const i = id.lastIndexOf('-')
-  return [id.slice(0, i), BigInt(id.slice(i + 1) || 0)]
+  const [epoch, sequence] = id.split('-')
+  return [epoch, BigInt(sequence ?? 0)]
 }
 
 const newer = (id, than) => {
@@ -506,6 +508,7 @@ const newer = (id, than) => {
 
 const older = (a, b) => {
   if (!a || !b) return a || b
+  if (a === first || b === first) return first
   return newer(a, b) ? b : a
 }
 

@@ -117,9 +117,9 @@ func TestClientTopics(t *testing.T) {
 			post1("c.1", "8")
 			b.eval(fmt.Sprintf(`got.length = 0; (async () => {
 				push = await start(location.origin, { transports: [%q] });
-				subscribe(push, '*.1', { after: id });
+				subscribe(push, '*.1', { after: id }); subscribe(push, 'b', { after: 'first' });
 			})()`, way))
-			b.has("*.1: 8")
+			b.has("*.1: 8", "b: 2", "b: 7")
 			b.is("states.at(-1) + errors.length + gaps.length", "open00")
 		})
 	}

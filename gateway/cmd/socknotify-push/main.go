@@ -64,6 +64,7 @@ type options struct {
 	node                       gateway.NodeConfig
 	config                     gateway.Config
 	jwtSecret, restore         string
+	jwks                       gateway.JWKS
 	drain                      time.Duration
 	demo, version              bool
 	level                      slog.Level
@@ -99,12 +100,15 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.config.Stream.Await, "await-stream", false,
 		"wait until another member has restored the stream, do not make it")
 	f.StringVar(&o.jwtSecret, "jwt-secret", "",
-		"file with the secret of HS256 tokens; without it each client may read and write everything")
+		"file with the secret of HS256 tokens; without it or --jwks each client may read and write everything")
+	f.StringVar(&o.jwks.URL, "jwks", "",
+		"https URL of the public keys of RS256, ES256 and EdDSA tokens, instead of --jwt-secret")
+	f.BoolVar(&o.jwks.Private, "jwks-private", false, "allow a private or loopback address for --jwks")
 	f.StringVar(&origins, "origins", "", "origins whose pages may use the gateway, separated by commas; * is all")
 	f.StringVar(&publishers, "publish-origins", "",
 		"those whose pages may publish (default those of --origins)")
 	f.StringVar(&hosts, "hosts", "", "host names of this node for clients, separated by commas; * is all "+
-		"(default all, but localhost alone on a loopback address without --jwt-secret)")
+		"(default all, but localhost alone on a loopback address without tokens)")
 	f.StringVar(&slow, "slow-policy", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
 	f.IntVar(&o.config.MaxQueued, "max-queued", 256<<10, "bytes that wait for a client that reads too slowly")
 	f.DurationVar(&o.config.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
@@ -131,6 +135,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("--sync %s: want always or interval", sync)
 	case slow != "close" && slow != "drop":
 		return nil, fmt.Errorf("--slow-policy %s: want close or drop", slow)
+	case o.jwks.URL != "" && o.jwtSecret != "":
+		return nil, errors.New("--jwt-secret and --jwks: want one of them")
 	case (o.cert == "") != (o.key == ""):
 		return nil, errors.New("--cert and --key go together")
 	case (o.node.Cluster == "") != (routes == ""):

@@ -131,6 +131,7 @@ func TestWrongUsage(t *testing.T) {
 		"--slow-policy wait":              "--slow-policy wait",
 		"--cert x":                        "--cert",
 		"--cluster 127.0.0.1:1":           "--routes",
+		"--jwks x --jwt-secret y":         "--jwks",
 		"--nats x --cluster a --routes b": "--nats",
 		"extra":                           "extra",
 		"--restore x --await-stream":      "--restore",
@@ -148,6 +149,7 @@ func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--addr 127.0.0.1:0 --jwt-secret " + short:     "32 bytes",
 		"--addr 127.0.0.1:0 --jwt-secret /no/such":     "/no/such",
+		"--addr 127.0.0.1:0 --jwks http://127.0.0.1/":  "https",
 		"--addr 127.0.0.1:x":                           "unknown port",
 		"--addr 127.0.0.1:0 --restore /no/such":        "/no/such",
 		"backup --store /no/such x":                    "/no/such",

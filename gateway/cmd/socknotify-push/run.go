@@ -54,6 +54,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		}
 		o.config.Authorize = gateway.JWT("HS256", secret)
 	}
+	if o.jwks.URL != "" {
+		o.jwks.Logger = log
+		if o.config.Authorize, err = o.jwks.Authorize(ctx); err != nil {
+			return err
+		}
+	}
 	if o.restore != "" {
 		f, err := os.Open(o.restore)
 		if err != nil {
@@ -149,7 +155,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	defer page()
-	log.Info("serving", "address", ln.Addr().String(), "authorization", o.jwtSecret != "")
+	log.Info("serving", "address", ln.Addr().String(), "authorization", o.config.Authorize != nil)
 	var failed error
 	select {
 	case <-ctx.Done():
