@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/test/load"
 	"github.com/socknotify/socknotify/server"
 )
 
