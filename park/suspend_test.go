@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -708,9 +709,9 @@ func TestSuspendForms(t *testing.T) {
 // A then may let its request wait again.
 func TestSuspendAgain(t *testing.T) {
 	p := newPoll(t, "plain", nil, nil)
-	left := 3
+	var answers atomic.Int64
 	p.answer = func(w http.ResponseWriter, r *http.Request) {
-		if left--; left >= 0 {
+		if answers.Add(1) <= 3 {
 			p.ServeHTTP(w, r)
 			return
 		}
@@ -719,10 +720,10 @@ func TestSuspendAgain(t *testing.T) {
 	}
 	conn, in := p.dial()
 	q := p.poll(conn, "POST /poll HTTP/1.1\r\nHost: x\r\nA: b\r\nContent-Length: 4\r\n\r\nbody"+hello)
-	for range 4 {
+	for i := range 4 {
 		q.Resume()
 		p.wantEnd(nil)
-		if left >= 0 {
+		if i < 3 {
 			q = receive(t, p.waits)
 			p.waitParked(q)
 		}
