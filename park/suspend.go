@@ -53,9 +53,9 @@ import (
 // context is that of r, with its values. Stats.Blocked counts these requests.
 //
 // Suspend fails with [ErrTooLong] for a body beyond the limit, which can still be read; with the
-// error of reading the body, as a handler that reads it; with [ErrMaxSuspended]; with http.ErrHijacked if there was a call
-// of it or of Hijack before; and with socknotify.ErrInvalid if an argument is nil. Neither register
-// nor then is called in these cases, and the handler answers.
+// error of reading the body; with [ErrMaxSuspended]; with http.ErrHijacked if there was a call of it
+// or of Hijack before; and with socknotify.ErrInvalid if an argument is nil. Neither register nor
+// then is called in these cases, and the handler answers.
 func Suspend(w http.ResponseWriter, r *http.Request, register func(*Suspended),
 	then func(http.ResponseWriter, *http.Request)) error {
 	return SuspendWith(w, r, SuspendOptions{}, register, then)
@@ -118,7 +118,8 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 	if err := server.claim(size, false); err != nil {
 		return err
 	}
-	q := &Suspended{hc: s.hc, size: size, since: s.hc.in.lot.now(), timeout: o.Timeout, halfClose: o.HalfClose}
+	q := &Suspended{hc: s.hc, size: size, since: s.hc.in.lot.now(),
+		timeout: o.Timeout, halfClose: o.HalfClose}
 	s.suspended = q
 	next, err := s.leave()
 	if err != nil {

@@ -1,9 +1,7 @@
 package park
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"testing"
@@ -21,20 +19,6 @@ func suspending(h http.Handler, o SuspendOptions, wait func(*Suspended)) http.Ha
 	})
 }
 
-// readingFirst returns a handler that reads the body, as Suspend does, before it calls h.
-func readingFirst(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		r2 := r.WithContext(r.Context())
-		r2.Body = io.NopCloser(bytes.NewReader(body))
-		h.ServeHTTP(w, r2)
-	})
-}
-
 // Requests that wait get the same bytes as from a handler of net/http, and their connections have
 // the same states.
 func TestSuspendExchanges(t *testing.T) {
@@ -45,7 +29,7 @@ func TestSuspendExchanges(t *testing.T) {
 			backendtest.Need(t)
 			serve := func(h http.Handler) func(*http.Server) { return func(s *http.Server) { s.Handler = h } }
 			corpus := httpcorpus.Handler()
-			stock := newExchangeServer(t, secure, false, "", 0, serve(readingFirst(corpus)))
+			stock := newExchangeServer(t, secure, false, "", 0, serve(httpcorpus.ReadingFirst(corpus)))
 			rigs := map[string]*exchangeServer{
 				"in register": newExchangeServer(t, secure, true, "", -1,
 					serve(suspending(corpus, SuspendOptions{}, func(q *Suspended) { q.Resume() }))),

@@ -227,7 +227,8 @@ func (q *Suspended) abandon() {
 		if ctx == nil {
 			ctx = hc.in.ctx
 		}
-		ctx, cancel := context.WithCancelCause(context.WithValue(ctx, http.LocalAddrContextKey, hc.conn.LocalAddr()))
+		ctx = context.WithValue(ctx, http.LocalAddrContextKey, hc.conn.LocalAddr())
+		ctx, cancel := context.WithCancelCause(ctx)
 		cancel(http.ErrServerClosed)
 		if c, ok := hc.conn.(connectionStater); ok {
 			state := c.ConnectionState()

@@ -100,8 +100,8 @@ func appendURL(b []byte, r *http.Request) []byte {
 		}
 	}
 	b = appendNumber(b, flags)
-	for _, s := range []string{u.Scheme, u.Opaque, u.Host, u.Path, u.RawPath, u.RawQuery, u.Fragment, u.RawFragment} {
-		b = appendText(b, s)
+	for _, s := range textsOf(u) {
+		b = appendText(b, *s)
 	}
 	if u.User == nil {
 		return b
@@ -111,6 +111,11 @@ func appendURL(b []byte, r *http.Request) []byte {
 		return appendTexts(b, []string{password})
 	}
 	return appendTexts(b, nil)
+}
+
+func textsOf(u *url.URL) [8]*string {
+	return [...]*string{&u.Scheme, &u.Opaque, &u.Host, &u.Path, &u.RawPath, &u.RawQuery,
+		&u.Fragment, &u.RawFragment}
 }
 
 // pathValues returns the names and values of the wildcards that the pattern of a request has, and
@@ -190,7 +195,7 @@ func (t *textReader) url(target string) *url.URL {
 		return u
 	}
 	u := &url.URL{ForceQuery: flags&2 != 0, OmitHost: flags&4 != 0}
-	for _, s := range []*string{&u.Scheme, &u.Opaque, &u.Host, &u.Path, &u.RawPath, &u.RawQuery, &u.Fragment, &u.RawFragment} {
+	for _, s := range textsOf(u) {
 		*s = t.text()
 	}
 	if flags&8 == 0 {
@@ -206,7 +211,7 @@ func (t *textReader) url(target string) *url.URL {
 }
 
 // wireHead returns a head for net/http to parse, and what the client has sent after its request.
-// Its target and its host are not seen by anyone.
+// Its target and its host are not used.
 func (q *Suspended) wireHead() string {
 	in := textReader{q.head}
 	method, minor, connection := in.text(), in.number(), in.texts()

@@ -227,8 +227,8 @@ func addWaits(s *Set[lotStats]) {
 	by("timeout", func(s *lotStats) uint64 { return s.WaitTimeouts })
 	by("client", func(s *lotStats) uint64 { return s.ClientsGone })
 	by("server", func(s *lotStats) uint64 { return s.WaitsClosed })
-	add("park.refused_suspends", "request", "Requests that were not let wait because of a limit.", true, "", "",
-		unsigned(func(s *lotStats) uint64 { return s.RefusedSuspends }))
+	add("park.refused_suspends", "request", "Requests that were not let wait because of a limit.",
+		true, "", "", unsigned(func(s *lotStats) uint64 { return s.RefusedSuspends }))
 	s.Histograms = append(s.Histograms, Histogram[lotStats]{"park.wait.duration",
 		"Time that requests have waited after park.Suspend.",
 		func(s *lotStats) metrics.Histogram { return s.WaitTime }})
