@@ -107,7 +107,7 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 		Suspended: s.Suspended, Blocked: s.Blocked, SuspendedBytes: s.SuspendedBytes,
 		WaitTime: timesOf(s.WaitTime),
-		Resumed: s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
+		Resumed:  s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
 		WaitsClosed: s.WaitsClosed, RefusedSuspends: s.RefusedSuspends,
 	}
 }
