@@ -40,7 +40,6 @@ type suspendStress struct {
 	t       *testing.T
 	backend string
 	cert    tls.Certificate
-	states  httpStress // verifies the order of the states
 
 	resumers  sync.WaitGroup
 	registers atomic.Int64
@@ -95,9 +94,9 @@ func (s *suspendStress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // runServer runs a server until it is shut down.
 func (s *suspendStress) runServer(secure bool) {
 	before := handles.List()
-	s.states = httpStress{t: s.t, states: make(map[net.Conn][]http.ConnState)}
+	states := &httpStress{t: s.t, states: make(map[net.Conn][]http.ConnState)} // verifies their order
 	server := &HTTPServer{Backend: s.backend, EndSuspended: rand.IntN(3) == 0, Server: &http.Server{
-		Handler: s, ErrorLog: log.New(io.Discard, "", 0), ConnState: s.states.changed,
+		Handler: s, ErrorLog: log.New(io.Discard, "", 0), ConnState: states.changed,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
 	}}
 	server.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
@@ -135,7 +134,7 @@ func (s *suspendStress) runServer(secure bool) {
 	wantErr(s.t, receive(s.t, served), http.ErrServerClosed)
 	cancel()
 	clients.Wait()
-	waitFor(s.t, "all closed, and so all handlers have returned", s.states.closed)
+	waitFor(s.t, "all closed, and so all handlers have returned", states.closed)
 	waitFor(s.t, "then has run for all", func() bool { return s.registers.Load() == s.thens.Load() })
 	s.resumers.Wait()
 	if st := server.Stats(); st.Suspended != 0 || st.SuspendedBytes != 0 || st.Blocked != 0 {
