@@ -24,56 +24,73 @@ type unwrappingWriter struct{ http.ResponseWriter }
 
 func (w unwrappingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Where a request cannot wait without its goroutine, it waits with it, and is answered.
-func TestSuspendBlocks(t *testing.T) {
-	wrap := func(f func(http.ResponseWriter, *http.Request, http.Handler)) func(http.Handler) http.Handler {
-		return func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f(w, r, h) })
-		}
-	}
-	for _, c := range []struct {
-		name   string
-		kind   string
-		blocks int
-		wrap   func(http.Handler) http.Handler
-		body   string // of the answer
-	}{
-		{"a wrapper with Unwrap", "plain", 0, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			h.ServeHTTP(unwrappingWriter{w}, r)
-		}), "answer\n"},
-		{"a wrapper without Unwrap", "plain", 1, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			h.ServeHTTP(hidingWriter{w}, r)
-		}), "answer\n"},
-		{"something was written", "plain", 1, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			io.WriteString(w, "first, ")
-			h.ServeHTTP(w, r)
-		}), "first, answer\n"},
-		{"informational", "plain", 0, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			w.WriteHeader(http.StatusEarlyHints)
-			h.ServeHTTP(w, r)
-		}), "answer\n"},
+// A middleware is a handler around another one.
+type middleware func(w http.ResponseWriter, r *http.Request, next http.Handler)
+
+func (m middleware) wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m(w, r, h) })
+}
+
+type blockCase struct {
+	name   string
+	kind   string // of the connection
+	blocks int    // how many requests of one wait with their goroutine
+	wrap   func(http.Handler) http.Handler
+	body   string // of the answer
+}
+
+// blockCases returns what may be around a handler, and whether its requests keep their goroutine.
+func blockCases() []blockCase {
+	return []blockCase{
+		{"a wrapper with Unwrap", "plain", 0,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				h.ServeHTTP(unwrappingWriter{w}, r)
+			}).wrap, "answer\n"},
+		{"a wrapper without Unwrap", "plain", 1,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				h.ServeHTTP(hidingWriter{w}, r)
+			}).wrap, "answer\n"},
+		{"something was written", "plain", 1,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				io.WriteString(w, "first, ")
+				h.ServeHTTP(w, r)
+			}).wrap, "first, answer\n"},
+		{"informational", "plain", 0,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				w.WriteHeader(http.StatusEarlyHints)
+				h.ServeHTTP(w, r)
+			}).wrap, "answer\n"},
 		{"TimeoutHandler", "plain", 1, func(h http.Handler) http.Handler {
 			return http.TimeoutHandler(h, time.Hour, "")
 		}, "answer\n"},
-		{"a Content-Encoding", "plain", 1, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			w.Header().Set("Content-Encoding", "x")
-			h.ServeHTTP(unwrappingWriter{w}, r)
-		}), "answer\n"},
-		{"a body that is replaced and not read", "plain", 1, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			r.Body = io.NopCloser(strings.NewReader("other"))
-			h.ServeHTTP(w, r)
-		}), "answer\n"},
-		{"a body that is limited", "plain", 0, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			r.Body = http.MaxBytesReader(w, r.Body, 100)
-			h.ServeHTTP(w, r)
-		}), "answer\n"},
-		{"a body that was read and closed", "plain", 0, wrap(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
-			io.ReadAll(r.Body)
-			r.Body.Close()
-			h.ServeHTTP(w, r)
-		}), "answer\n"},
+		{"a Content-Encoding", "plain", 1,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				w.Header().Set("Content-Encoding", "x")
+				h.ServeHTTP(unwrappingWriter{w}, r)
+			}).wrap, "answer\n"},
+		{"a body that is replaced and not read", "plain", 1,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				r.Body = io.NopCloser(strings.NewReader("other"))
+				h.ServeHTTP(w, r)
+			}).wrap, "answer\n"},
+		{"a body that is limited", "plain", 0,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				r.Body = http.MaxBytesReader(w, r.Body, 100)
+				h.ServeHTTP(w, r)
+			}).wrap, "answer\n"},
+		{"a body that was read and closed", "plain", 0,
+			middleware(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				io.ReadAll(r.Body)
+				r.Body.Close()
+				h.ServeHTTP(w, r)
+			}).wrap, "answer\n"},
 		{"a connection that cannot be parked", "opaque", 1, nil, "answer\n"},
-	} {
+	}
+}
+
+// Where a request cannot wait without its goroutine, it waits with it, and is answered.
+func TestSuspendBlocks(t *testing.T) {
+	for _, c := range blockCases() {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPoll(t, c.kind, nil, c.wrap)
 			conn, in := p.dial()
@@ -110,7 +127,8 @@ func TestSuspendBlockedEnds(t *testing.T) {
 		})
 		conn, in := p.dial()
 		send(t, conn, pollText)
-		if status, _, body := answered(t, in, "GET"); status != http.StatusServiceUnavailable || body != "too late" {
+		status, _, body := answered(t, in, "GET")
+		if status != http.StatusServiceUnavailable || body != "too late" {
 			t.Fatalf("%d %q", status, body)
 		}
 		p.wantEnd(context.DeadlineExceeded)
@@ -128,7 +146,8 @@ func TestSuspendBlockedEnds(t *testing.T) {
 		wantErr(t, receive(t, got), ErrWaitTimeout)
 	})
 	t.Run("the client goes", func(t *testing.T) {
-		p := &poll{waits: make(chan *Suspended, 1), ends: make(chan error, 1), answer: func(http.ResponseWriter, *http.Request) {}}
+		p := &poll{waits: make(chan *Suspended, 1), ends: make(chan error, 1)}
+		p.answer = func(http.ResponseWriter, *http.Request) {}
 		p.testServer = &testServer{t: t}
 		s := httptest.NewServer(p)
 		defer s.Close()
@@ -181,7 +200,8 @@ func TestSuspendRecorder(t *testing.T) {
 	r = r.WithContext(context.WithValue(r.Context(), middlewareKey{}, "of middleware"))
 	waits := make(chan *Suspended, 1)
 	go func() { (<-waits).Resume() }()
-	must(t, Suspend(w, r, func(q *Suspended) { waits <- q }, func(w http.ResponseWriter, r *http.Request) {
+	register := func(q *Suspended) { waits <- q }
+	must(t, Suspend(w, r, register, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.Context().Value(middlewareKey{}) == nil {
 			t.Errorf("%v, %v", err, r.Context())
@@ -192,13 +212,15 @@ func TestSuspendRecorder(t *testing.T) {
 		t.Fatalf("%q", w.Body)
 	}
 	r = httptest.NewRequest("POST", "/", strings.NewReader("body"))
-	wantErr(t, SuspendWith(w, r, SuspendOptions{MaxBody: 3}, func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}), ErrTooLong)
+	err := SuspendWith(w, r, SuspendOptions{MaxBody: 3}, register, func(http.ResponseWriter, *http.Request) {})
+	wantErr(t, err, ErrTooLong)
 }
 
 // HTTP/2 of net/http keeps the goroutine.
 func TestSuspendHTTP2(t *testing.T) {
 	p := newPoll(t, "TLS", nil, nil)
-	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	tr := &http.Transport{ForceAttemptHTTP2: true}
+	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	defer tr.CloseIdleConnections()
 	go func() { (<-p.waits).Resume() }()
 	res, err := (&http.Client{Transport: tr}).Get("https://" + p.address + "/poll")
@@ -265,7 +287,7 @@ var errTest = errors.New("of the test")
 
 // If the body cannot be read, Suspend fails with the error.
 func TestSuspendBadBody(t *testing.T) {
-	r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader("some"), iotest.ErrReader(errTest)))
-	err := Suspend(httptest.NewRecorder(), r, func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {})
-	wantErr(t, err, errTest)
+	body := io.MultiReader(strings.NewReader("some"), iotest.ErrReader(errTest))
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", body)
+	wantErr(t, Suspend(w, r, func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}), errTest)
 }

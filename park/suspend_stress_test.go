@@ -111,7 +111,8 @@ func (s *suspendStress) runServer(secure bool) {
 			served <- server.Serve(ln)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(100+rand.IntN(400))*time.Millisecond)
+	life := time.Duration(100+rand.IntN(400)) * time.Millisecond
+	ctx, cancel := context.WithTimeout(s.t.Context(), life)
 	defer cancel()
 	var clients sync.WaitGroup
 	for range 16 {
@@ -175,7 +176,8 @@ func (s *suspendStress) runClient(raw net.Conn, secure bool) {
 		var want []string
 		for range 1 + rand.IntN(3) {
 			name, body := fmt.Sprint(rand.Int64()), strings.Repeat("x", rand.IntN(2000))
-			fmt.Fprintf(&text, "POST /poll HTTP/1.1\r\nHost: x\r\nName: %s\r\nContent-Length: %d\r\n\r\n%s", name, len(body), body)
+			text.WriteString(request("POST", "/poll", "Name: "+name,
+				fmt.Sprint("Content-Length: ", len(body))) + body)
 			want = append(want, name+" "+body)
 		}
 		if sendInPieces(conn, text.String()) != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
@@ -59,10 +60,11 @@ var pollKinds = []string{"plain", "TLS", "crypto/tls", "wrapped"}
 
 // newPoll starts a server for connections of a kind. set, if not nil, configures it, and wrap, if
 // not nil, is a middleware around it.
-func newPoll(t testing.TB, kind string, set func(*poll), wrap func(http.Handler) http.Handler) *poll {
+func newPoll(t testing.TB, kind string, set func(*poll),
+	wrap func(http.Handler) http.Handler) *poll {
 	t.Helper()
 	p := &poll{waits: make(chan *Suspended, 1000), ends: make(chan error, 1000),
-		failed: make(chan error, 1000), secure: strings.Contains(strings.ToLower(kind), "tls")}
+		failed: make(chan error, 1000), secure: kind == "TLS" || kind == "crypto/tls"}
 	p.answer = func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answer\n") }
 	serve := (*HTTPServer).Serve
 	switch kind {
@@ -174,7 +176,9 @@ func TestSuspend(t *testing.T) {
 				conn, in := p.dial()
 				for i := range 3 {
 					q := p.poll(conn, pollText)
-					if st := p.Stats(); st.Suspended != 1 || st.Blocked != 0 || st.SuspendedBytes < 10 || st.Calls != uint64(i+1) {
+					st := p.Stats()
+					if st.Suspended != 1 || st.Blocked != 0 || st.SuspendedBytes < 10 ||
+						st.Calls != uint64(i+1) {
 						t.Fatalf("%+v", st)
 					}
 					if !q.Resume() || q.Resume() {
@@ -185,7 +189,8 @@ func TestSuspend(t *testing.T) {
 					waitFor(t, "idle", func() bool { return p.Stats().Parked == 1 })
 				}
 				st := p.Stats()
-				if st.Suspended != 0 || st.SuspendedBytes != 0 || st.Resumed != 3 || st.WaitTime.Count() != 3 || st.Rejected != 0 {
+				if st.Suspended != 0 || st.SuspendedBytes != 0 || st.Resumed != 3 ||
+					st.WaitTime.Count() != 3 || st.Rejected != 0 {
 					t.Fatalf("%+v", st)
 				}
 				want := []http.ConnState{http.StateNew, http.StateActive, http.StateIdle, http.StateActive,
@@ -374,7 +379,8 @@ func TestSuspendShutdown(t *testing.T) {
 		{"Shutdown", false, func(p *poll) error { return p.Shutdown(t.Context()) }, true},
 		{"Shutdown, EndSuspended", true, func(p *poll) error { return p.Shutdown(t.Context()) }, false},
 		{"Close", false, func(p *poll) error { return p.Close() }, false},
-		{"Shutdown of net/http", false, func(p *poll) error { return p.Server.Shutdown(t.Context()) }, false},
+		{"Shutdown of net/http", false,
+			func(p *poll) error { return p.Server.Shutdown(t.Context()) }, false},
 		{"Close of net/http", false, func(p *poll) error { return p.Server.Close() }, false},
 	} {
 		for _, kind := range pollKinds {
@@ -395,7 +401,8 @@ func TestSuspendShutdown(t *testing.T) {
 						}
 						continue
 					}
-					if _, header, body := answered(t, in, "GET"); body != "answer\n" || header.Get("Connection") != "close" {
+					_, header, body := answered(t, in, "GET")
+					if body != "answer\n" || header.Get("Connection") != "close" {
 						t.Fatalf("%v %q", header, body)
 					}
 				}
@@ -478,11 +485,15 @@ func TestSuspendGoroutines(t *testing.T) {
 		conn, _ := p.dial()
 		all = append(all, p.poll(conn, pollText))
 	}
-	waitFor(t, "no goroutine", func() bool { return runtime.NumGoroutine() <= before+2*runtime.GOMAXPROCS(0) })
+	waitFor(t, "no goroutine", func() bool {
+		return runtime.NumGoroutine() <= before+2*runtime.GOMAXPROCS(0)
+	})
 	for _, q := range all {
 		q.Resume()
 	}
-	waitFor(t, "all idle", func() bool { return p.Stats().Resumed == conns && p.Stats().Parked == conns })
+	waitFor(t, "all idle", func() bool {
+		return p.Stats().Resumed == conns && p.Stats().Parked == conns
+	})
 }
 
 // Beyond a limit Suspend fails, and the handler answers.
@@ -561,8 +572,7 @@ func TestSuspendRequest(t *testing.T) {
 			}
 			r.Body = io.NopCloser(bytes.NewReader(beforeBody))
 			w.Header().Add("Set-Cookie", "a=b")
-			ctx := context.WithValue(r.Context(), http.ServerContextKey, r.Context().Value(http.ServerContextKey))
-			r = r.WithContext(context.WithValue(ctx, middlewareKey{}, "of middleware"))
+			r = r.WithContext(context.WithValue(r.Context(), middlewareKey{}, "of middleware"))
 			if r.Method == http.MethodConnect {
 				h.ServeHTTP(w, r) // a ServeMux knows no authority
 			} else {
@@ -576,12 +586,14 @@ func TestSuspendRequest(t *testing.T) {
 	for _, text := range []string{
 		pollText,
 		request("GET", "/things/one/two/three?q=1&r=%20#x"),
-		"POST /things/one/two/three?q=1 HTTP/1.1\r\nHost: a.example:80\r\nContent-Length: 4\r\nA: b\r\nA: c\r\nB:\r\n\r\nbody",
-		"POST /things/a%2Fb/%20 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\n\r\n4\r\nbody\r\n0\r\nT: v\r\n\r\n",
+		request("POST", "/things/one/two/three?q=1", "Content-Length: 4", "A: b", "A: c", "B:") + "body",
+		httpcorpus.Chunked("/things/a%2Fb/%20", "4\r\nbody\r\n0\r\nT: v\r\n\r\n", "Trailer: T"),
+		"GET /poll HTTP/1.1\r\nHost: a.example:80\r\n\r\n",
 		request("GET", "http://user:word@host.example/path?q"),
 		request("GET", "/poll", "Change: url"),
 		request("GET", "/poll", "Change: userinfo"),
-		request("GET", "/poll", "Change: method", "Change: remote", "Change: header", "Change: path value"),
+		request("GET", "/poll", "Change: method", "Change: remote", "Change: header",
+			"Change: path value"),
 		request("CONNECT", "host.example:443"),
 		request("HEAD", "/poll"),
 		request("GET", "/poll", "Connection: keep-alive", "Cookie: a=b; c=d"),
@@ -648,8 +660,8 @@ func compareRequests(t *testing.T, text string, got, want *http.Request, body []
 		Thing, Rest, Name                                    string
 	}
 	of := func(r *http.Request) fields {
-		return fields{r.Method, r.Proto, r.Host, r.RemoteAddr, r.RequestURI, r.Pattern, r.ProtoMajor, r.ProtoMinor,
-			urlText(r.URL), r.Header, r.Trailer, r.ContentLength, r.TransferEncoding, r.Close,
+		return fields{r.Method, r.Proto, r.Host, r.RemoteAddr, r.RequestURI, r.Pattern,
+			r.ProtoMajor, r.ProtoMinor, urlText(r.URL), r.Header, r.Trailer, r.ContentLength, r.TransferEncoding, r.Close,
 			r.PathValue("thing"), r.PathValue("rest"), r.PathValue("name")}
 	}
 	if a, b := of(got), of(want); !reflect.DeepEqual(a, b) {
@@ -694,8 +706,8 @@ func TestSuspendForms(t *testing.T) {
 	part.Write(make([]byte, size))
 	out.Close()
 	conn, in := p.dial()
-	text := fmt.Sprintf("POST /poll?q=1 HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n",
-		out.FormDataContentType(), form.Len()) + form.String()
+	text := request("POST", "/poll?q=1", "Content-Type: "+out.FormDataContentType(),
+		fmt.Sprint("Content-Length: ", form.Len())) + form.String()
 	p.poll(conn, text).Resume()
 	if _, _, body := answered(t, in, "POST"); body != fmt.Sprintf("1 b %d", size) {
 		t.Fatalf("%q", body)
@@ -774,9 +786,9 @@ func TestSuspendKnowsNetHTTP(t *testing.T) {
 		checked <- ok && v.Bool()
 	}))
 	defer s.Close()
-	for _, text := range []string{request("GET", "/"), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
-		"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody",
-		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"} {
+	for _, text := range []string{request("GET", "/"), httpcorpus.Post("/", "body"),
+		request("POST", "/", "Expect: 100-continue", "Content-Length: 4") + "body",
+		httpcorpus.Chunked("/", "4\r\nbody\r\n0\r\n\r\n")} {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())
 		must(t, err)
 		send(t, conn, text)

@@ -12,14 +12,13 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// A Suspended is a request that waits. See [Suspend].
-//
-// The goroutine of its handler owns it until the outermost handler of the HTTPServer has returned,
-// which parks the connection: see [Suspended.wait]. The lot's record owns it then, until the lot
-// calls [endSuspended], which happens once. That is caused by the socket, the lot's wheel, the end
-// of the lot, or a goroutine that has decided to end the wait. The first of them to set why has
-// decided; if the connection is not parked yet, wait finds it set.
+// A Suspended is a request that waits. See [Suspend]. Its methods may be called concurrently.
 type Suspended struct {
+	// The goroutine of the handler owns the request until the outermost handler has returned, which
+	// parks the connection in wait. The lot has it then, until it calls endSuspended, once. It does so
+	// because of the socket, its wheel, its end, or a goroutine that has decided to end the wait. The
+	// first of them to set why has decided. If the connection is not parked yet, wait finds it set.
+
 	then  func(http.ResponseWriter, *http.Request)
 	head  string // see suspended_request.go
 	out   string // the header of the answer, as the handler has left it

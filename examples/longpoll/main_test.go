@@ -32,48 +32,24 @@ func TestQueue(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	url := "http://" + ln.Addr().String()
-	client := &http.Client{Transport: new(http.Transport)}
-	defer client.CloseIdleConnections()
-	answers := make(chan string, 10)
-	next := func() {
-		res, err := client.Get(url + "/jobs/next")
-		if err != nil {
-			answers <- err.Error()
-			return
-		}
-		body, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		answers <- res.Status + " " + string(body)
-	}
-	post := func(job string) {
-		res, err := client.Post(url+"/jobs", "text/plain", strings.NewReader(job))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-	}
-	want := func(answer string) {
-		t.Helper()
-		if got := await.Receive(t, "an answer", answers); got != answer {
-			t.Fatalf("%q, want %q", got, answer)
-		}
-	}
-	go next()
+	c := &client{t, &http.Client{Transport: new(http.Transport)}, url, make(chan string, 10)}
+	defer c.http.CloseIdleConnections()
+	go c.next()
 	await.Until(t, "the worker waits", func() bool { return server.Stats().Suspended == 1 })
-	post("one")
-	want("200 OK one")
-	post("two")
-	post("three")
-	next()
-	next()
-	want("200 OK two")
-	want("200 OK three")
+	c.post("one")
+	c.want("200 OK one")
+	c.post("two")
+	c.post("three")
+	c.next()
+	c.next()
+	c.want("200 OK two")
+	c.want("200 OK three")
 
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {
 		r, _ := http.NewRequestWithContext(ctx, "GET", url+"/jobs/next", nil)
-		_, err := client.Do(r)
+		_, err := c.http.Do(r)
 		gone <- err
 	}()
 	await.Until(t, "the worker waits", func() bool { return server.Stats().Suspended == 1 })
@@ -87,17 +63,52 @@ func TestQueue(t *testing.T) {
 		return len(q.workers) == 0
 	})
 
-	go next()
+	go c.next()
 	await.Until(t, "the worker waits", func() bool { return server.Stats().Suspended == 1 })
 	if err := server.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want("204 No Content ")
+	c.want("204 No Content ")
 	if err := await.Receive(t, "the end of Serve", served); err != http.ErrServerClosed {
 		t.Fatal(err)
 	}
 	if n := strings.Count(lines.String(), "GET /jobs/next took"); n != 5 {
 		t.Fatalf("the log is %s", lines.String())
+	}
+}
+
+// A client posts jobs, and is a worker.
+type client struct {
+	t       *testing.T
+	http    *http.Client
+	url     string
+	answers chan string
+}
+
+func (c *client) next() {
+	res, err := c.http.Get(c.url + "/jobs/next")
+	if err != nil {
+		c.answers <- err.Error()
+		return
+	}
+	body, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	c.answers <- res.Status + " " + string(body)
+}
+
+func (c *client) post(job string) {
+	c.t.Helper()
+	res, err := c.http.Post(c.url+"/jobs", "text/plain", strings.NewReader(job))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	res.Body.Close()
+}
+
+func (c *client) want(answer string) {
+	c.t.Helper()
+	if got := await.Receive(c.t, "an answer", c.answers); got != answer {
+		c.t.Fatalf("%q, want %q", got, answer)
 	}
 }
 
