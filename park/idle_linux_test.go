@@ -267,24 +267,52 @@ func serveHTTPServer(secure bool, linger time.Duration) func(net.Listener, tls.C
 	}
 }
 
-// serveWaiting lets requests wait: on an HTTPServer, or with a goroutine each on an http.Server.
+// serveWaiting lets requests for /poll wait: on an HTTPServer, or in a goroutine each, for a channel,
+// on an http.Server. /resume answers them, and /waiting says how many wait.
 func serveWaiting(secure, ours bool) func(net.Listener, tls.Certificate) func() int {
 	return func(ln net.Listener, cert tls.Certificate) func() int {
-		var count atomic.Int64
+		var mu sync.Mutex
+		var all []func()
+		wait := func(resume func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, resume)
+		}
 		srv := idleServer(secure, cert, nil)
 		s := &HTTPServer{Server: srv}
-		then := func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "x") }
-		srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := Suspend(w, r, func(*Suspended) { count.Add(1) }, then); err != nil {
-				log.Fatal(err)
-			}
-		})
 		serve, serveTLS := srv.Serve, srv.ServeTLS
-		settled := func() int { return int(count.Load()) }
+		settled := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(all)
+		}
 		if ours {
 			serve, serveTLS = s.Serve, s.ServeTLS
-			settled = func() int { return s.Stats().Parked }
+			settled = func() int { n := s.Stats(); return min(n.Suspended, n.Parked) }
 		}
+		then := func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "x") }
+		srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/waiting":
+				io.WriteString(w, strconv.Itoa(settled()))
+			case r.URL.Path == "/resume":
+				mu.Lock()
+				defer mu.Unlock()
+				for _, resume := range all {
+					resume()
+				}
+				all = nil
+			case !ours:
+				c := make(chan struct{})
+				wait(func() { close(c) })
+				<-c
+				then(w, r)
+			default:
+				if err := Suspend(w, r, func(q *Suspended) { wait(func() { q.Resume() }) }, then); err != nil {
+					log.Fatal(err)
+				}
+			}
+		})
 		if secure {
 			go serveTLS(ln, "", "")
 		} else {
@@ -300,6 +328,7 @@ func runRole() bool {
 		"server":  func(args []string) { runServer(args[0]) },
 		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
 		"load":    func(args []string) { runLoad(args[0], args[1]) },
+		"pollers": func(args []string) { runPollers(args[0], args[1] == "true") },
 	}.Play()
 }
 
@@ -325,12 +354,9 @@ func runClients(address, name string, secure bool) {
 		text, answer = hello, 0
 	}
 	idling.Connect(func() (net.Conn, error) {
-		conn, err := net.Dial("tcp", address)
+		conn, err := dialIdle(address, secure)
 		if err != nil {
 			return nil, err
-		}
-		if secure {
-			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 		}
 		if _, err := io.WriteString(conn, text); err != nil {
 			return nil, err
@@ -348,4 +374,13 @@ func runClients(address, name string, secure bool) {
 		}
 		return conn, err
 	})
+}
+
+// dialIdle connects to a server. A TLS handshake comes with the first write.
+func dialIdle(address string, secure bool) (net.Conn, error) {
+	conn, err := net.Dial("tcp", address)
+	if err == nil && secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	return conn, err
 }
