@@ -296,18 +296,23 @@ func TestSuspendClientEnds(t *testing.T) {
 			}, nil, true},
 		} {
 			t.Run(kind+"/"+c.name, func(t *testing.T) {
-				p := newPoll(t, kind, func(p *poll) { p.options.HalfClose = c.half }, nil)
-				conn, in := p.dial()
-				p.waits <- p.poll(conn, pollText)
-				c.end(conn, p)
-				p.wantEnd(c.cause)
-				if c.gets {
-					p.wantAnswer(in)
-				}
-				waitFor(t, "closed", func() bool { return p.closedCount(1) == 1 })
-				if st := p.Stats(); (st.ClientsGone == 1) != (c.cause != nil) || st.Suspended != 0 {
-					t.Fatalf("%+v", st)
-				}
+				backendtest.Each(t, func(t *testing.T, backend string) {
+					p := newPoll(t, kind, func(p *poll) {
+						p.options.HalfClose, p.Backend = c.half, backend
+					}, nil)
+					conn, in := p.dial()
+					p.waits <- p.poll(conn, pollText)
+					c.end(conn, p)
+					p.wantEnd(c.cause)
+					if c.gets {
+						p.wantAnswer(in)
+					}
+					waitFor(t, "closed", func() bool { return p.closedCount(1) == 1 })
+					st := p.Stats()
+					if (st.ClientsGone == 1) != (c.cause != nil) || st.Suspended != 0 {
+						t.Fatalf("%+v", st)
+					}
+				})
 			})
 		}
 	}
@@ -333,32 +338,34 @@ func halfCloseTCP(conn net.Conn, _ *poll) { tcpOf(conn).CloseWrite() }
 func TestSuspendPipelined(t *testing.T) {
 	for _, kind := range pollKinds {
 		t.Run(kind, func(t *testing.T) {
-			p := newPoll(t, kind, nil, nil)
-			conn, in := p.dial()
-			q := p.poll(conn, pollText+hello[:7])
-			send(t, conn, hello[7:]+hello)
-			wantEmpty(t, p.ends)
-			if !q.Resume() {
-				t.Fatal("the wait has ended")
-			}
-			p.wantAnswer(in)
-			p.wantEnd(nil)
-			for range 2 {
-				if _, _, body := answered(t, in, "GET"); body != "hello\n" {
-					t.Fatalf("%q", body)
+			backendtest.Each(t, func(t *testing.T, backend string) {
+				p := newPoll(t, kind, func(p *poll) { p.Backend = backend }, nil)
+				conn, in := p.dial()
+				q := p.poll(conn, pollText+hello[:7])
+				send(t, conn, hello[7:]+hello)
+				wantEmpty(t, p.ends)
+				if !q.Resume() {
+					t.Fatal("the wait has ended")
 				}
-			}
-			p.poll(conn, pollText)
-			send(t, conn, hello)
-			halfCloseTCP(conn, p)
-			if !findsEndBehindData() {
-				return
-			}
-			p.wantEnd(ErrClientGone)
-			p.wantAnswer(in)
-			if _, _, body := answered(t, in, "GET"); body != "hello\n" {
-				t.Fatalf("%q", body)
-			}
+				p.wantAnswer(in)
+				p.wantEnd(nil)
+				wantHello := func() {
+					t.Helper()
+					if _, _, body := answered(t, in, "GET"); body != "hello\n" {
+						t.Fatalf("%q", body)
+					}
+				}
+				wantHello()
+				wantHello()
+				p.poll(conn, pollText)
+				send(t, conn, hello)
+				halfCloseTCP(conn, p)
+				if findsEndBehindData() {
+					p.wantEnd(ErrClientGone)
+					p.wantAnswer(in)
+					wantHello()
+				}
+			})
 		})
 	}
 }
