@@ -20,8 +20,8 @@ import (
 
 // Suspend makes a request wait without a goroutine. A handler of an HTTPServer calls it before it
 // has written anything, and returns. register is called before Suspend returns, and gives the
-// request to the program, which calls [Suspended.Resume] when it has an answer. Then then is called
-// as a handler is, and answers.
+// request to the program, which calls [Suspended.Resume] when it has an answer. After that, then is
+// called as a handler is, and answers.
 //
 //	func poll(w http.ResponseWriter, r *http.Request) {
 //		err := park.Suspend(w, r, queue.add, func(w http.ResponseWriter, r *http.Request) {

@@ -296,6 +296,9 @@ func TestSuspendClientEnds(t *testing.T) {
 			}, nil, true},
 		} {
 			t.Run(kind+"/"+c.name, func(t *testing.T) {
+				if c.name == "closes" && (kind == "TLS" || kind == "crypto/tls") {
+					needEndBehindData(t) // TLS sends an alert first
+				}
 				backendtest.Each(t, func(t *testing.T, backend string) {
 					p := newPoll(t, kind, func(p *poll) {
 						p.options.HalfClose, p.Backend = c.half, backend
@@ -372,6 +375,13 @@ func TestSuspendPipelined(t *testing.T) {
 
 // findsEndBehindData reports whether the system reports the end of a stream that has unread data.
 func findsEndBehindData() bool { return runtime.GOOS == "linux" }
+
+func needEndBehindData(t *testing.T) {
+	t.Helper()
+	if !findsEndBehindData() {
+		t.Skip("the end of a stream may be reported only when everything before it was read")
+	}
+}
 
 // Shutdown lets waiting requests answer, and the connections close. Close, Shutdown with
 // EndSuspended, and the methods of the http.Server end them without an answer. then always runs
