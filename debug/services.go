@@ -106,8 +106,8 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
 		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 		Suspended: s.Suspended, Blocked: s.Blocked, SuspendedBytes: s.SuspendedBytes,
-		WaitTime: timesOf(s.WaitTime),
-		Resumed:  s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
+		LongestWait: s.LongestWait.Seconds(), WaitTime: timesOf(s.WaitTime),
+		Resumed: s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
 		WaitsClosed: s.WaitsClosed, RefusedSuspends: s.RefusedSuspends,
 	}
 }

@@ -327,9 +327,7 @@ func (s *HTTPServer) install() {
 			return context.Background()
 		}
 		srv.Handler = methodRecorder{srv.Handler, s}
-		s.waits.mu.Lock()
-		s.waits.closing = make(chan struct{})
-		s.waits.mu.Unlock()
+		s.waits.open()
 		srv.RegisterOnShutdown(func() { s.waits.close() })
 		if p := srv.Protocols; s.HTTP2 != nil && p != nil && p.UnencryptedHTTP2() {
 			s.prior = true

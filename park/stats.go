@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/pprof"
 	"sync/atomic"
+	"time"
 
 	"github.com/socknotify/socknotify/metrics"
 )
@@ -53,7 +54,9 @@ type Stats struct {
 	Suspended      int
 	Blocked        int
 	SuspendedBytes int64
-	// WaitTime holds how long requests have waited. Resumed counts those that Resume has ended,
+	LongestWait    time.Duration
+	// LongestWait is the time, to a second, that the oldest of them has waited. WaitTime holds how
+	// long those have waited that no longer wait. Resumed counts those that Resume has ended,
 	// WaitTimeouts and ClientsGone those that their timeout and their client has ended, and
 	// WaitsClosed those that have ended by Shutdown, Close or a panic of their handler.
 	WaitTime                                        metrics.Histogram

@@ -115,16 +115,16 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 		*buf = head
 	}
 	size := int64(len(head))
-	if err := server.claim(size, false); err != nil {
+	since, err := server.claim(size, false)
+	if err != nil {
 		return err
 	}
-	q := &Suspended{hc: s.hc, size: size, since: s.hc.in.lot.now(),
-		timeout: o.Timeout, halfClose: o.HalfClose}
+	q := &Suspended{hc: s.hc, size: size, since: since, timeout: o.Timeout, halfClose: o.HalfClose}
 	s.suspended = q
 	next, err := s.leave()
 	if err != nil {
 		s.suspended = nil
-		server.release(undecided, size, 0, false)
+		server.release(undecided, size, since, false)
 		return fmt.Errorf("park: suspend: %w", err)
 	}
 	q.then, q.head, q.forms = then, string(append(head, next...)), formsOf(r)
@@ -148,9 +148,11 @@ func (o *SuspendOptions) block(w http.ResponseWriter, r *http.Request, body []by
 	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
 	var closing <-chan struct{}
 	q := &Suspended{blocked: make(chan struct{})}
+	var since time.Duration
 	server := serverOf(r)
 	if server != nil {
-		switch err := server.claim(0, true); err {
+		var err error
+		switch since, err = server.claim(0, true); err {
 		case nil:
 			closing = server.waits.closing
 		case http.ErrServerClosed:
@@ -160,18 +162,17 @@ func (o *SuspendOptions) block(w http.ResponseWriter, r *http.Request, body []by
 			return err
 		}
 	}
-	began := time.Now()
 	released := server == nil
 	defer func() {
 		if !released { // register has panicked
-			server.release(undecided, 0, 0, true)
+			server.release(undecided, 0, since, true)
 		}
 	}()
 	register(q)
 	q.await(o.Timeout, r.Context().Done(), closing, nil)
 	if !released {
 		released = true
-		server.release(q.why, 0, time.Since(began), true)
+		server.release(q.why, 0, since, true)
 	}
 	cause := endings[q.why]
 	if c := context.Cause(r.Context()); q.why == byClient && c != context.Canceled {

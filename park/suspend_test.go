@@ -255,13 +255,16 @@ func TestSuspendTimeout(t *testing.T) {
 			q := p.poll(conn, pollText)
 			clock.Advance(59 * time.Second)
 			wantEmpty(t, p.ends)
+			if d := p.Stats().LongestWait; d < 58*time.Second || d > 60*time.Second {
+				t.Fatalf("the longest wait is %v", d)
+			}
 			clock.Advance(time.Second + 200*time.Millisecond)
 			p.wantEnd(ErrWaitTimeout)
 			p.wantAnswer(in)
 			if q.Resume() {
 				t.Fatal("Resume has ended the wait too")
 			}
-			if st := p.Stats(); st.WaitTimeouts != 1 || st.Resumed != 0 {
+			if st := p.Stats(); st.WaitTimeouts != 1 || st.Resumed != 0 || st.LongestWait != 0 {
 				t.Fatalf("%+v", st)
 			}
 			q = p.poll(conn, pollText)

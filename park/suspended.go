@@ -30,7 +30,7 @@ type Suspended struct {
 	hc        *httpConn     // nil if the request has its goroutine, and after the end
 	blocked   chan struct{} // nil, or closed when why is set, for a goroutine that waits
 	timeout   time.Duration
-	since     time.Duration // since the lot's start
+	since     time.Duration // as claim has returned it
 	size      int64         // as counted
 }
 
@@ -195,7 +195,7 @@ func (q *Suspended) take() (t taken) {
 	t = taken{q.then, q.head, q.out, q.forms, q.why}
 	q.then, q.head, q.out, q.forms, q.hc = nil, "", "", nil, nil
 	q.mu.Unlock()
-	hc.in.server.release(t.why, q.size, hc.in.lot.now()-q.since, false)
+	hc.in.server.release(t.why, q.size, q.since, false)
 	return t
 }
 

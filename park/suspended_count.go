@@ -7,15 +7,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/metrics"
 )
 
 // waits counts the requests of an HTTPServer that wait.
 type waits struct {
-	closing chan struct{} // closed when Shutdown has begun; made before the first request
+	closing chan struct{} // closed when Shutdown has begun
+	clock   clock.Clock
+	start   time.Time
 	times   metrics.Recorder
 
 	mu               sync.Mutex
+	began            map[time.Duration]int // by the second, since start, in which they began to wait
 	closed           bool
 	empty            chan struct{} // not nil if Shutdown waits; closed when nothing waits any more
 	waiting, blocked int
@@ -24,33 +28,48 @@ type waits struct {
 	ended            [endingsCount]uint64
 }
 
-// claim counts a request that is to wait. release must follow, unless claim fails: with
-// http.ErrServerClosed after Shutdown, and with ErrMaxSuspended.
-func (s *HTTPServer) claim(size int64, blocks bool) error {
+// open is called before the first request.
+func (c *waits) open() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock = clock.Current()
+	c.start, c.began, c.closing = c.clock.Now(), make(map[time.Duration]int), make(chan struct{})
+}
+
+// claim counts a request that is to wait. It returns the time, since start. release must follow,
+// unless claim fails: with http.ErrServerClosed after Shutdown, and with ErrMaxSuspended.
+func (s *HTTPServer) claim(size int64, blocks bool) (since time.Duration, err error) {
 	c := &s.waits
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		return http.ErrServerClosed
+		return 0, http.ErrServerClosed
 	case s.MaxSuspended > 0 && c.waiting >= s.MaxSuspended,
 		s.MaxSuspendedBytes > 0 && c.bytes+size > s.MaxSuspendedBytes:
 		c.refused++
-		return ErrMaxSuspended
+		return 0, ErrMaxSuspended
 	}
+	since = c.clock.Since(c.start)
+	c.began[since.Truncate(time.Second)]++
 	c.waiting++
 	c.bytes += size
 	if blocks {
 		c.blocked++
 	}
-	return nil
+	return since, nil
 }
 
 // release ends the wait of a request that claim has counted, before then is called. With undecided
 // it has not waited.
-func (s *HTTPServer) release(why ending, size int64, waited time.Duration, blocks bool) {
+func (s *HTTPServer) release(why ending, size int64, since time.Duration, blocks bool) {
 	c := &s.waits
+	waited := c.clock.Since(c.start) - since
 	c.mu.Lock()
+	second := since.Truncate(time.Second)
+	if c.began[second]--; c.began[second] == 0 {
+		delete(c.began, second)
+	}
 	c.waiting--
 	c.bytes -= size
 	if blocks {
@@ -74,6 +93,9 @@ func (c *waits) addTo(st *Stats) {
 	st.RefusedSuspends, st.Resumed = c.refused, c.ended[byResume]
 	st.WaitTimeouts, st.ClientsGone = c.ended[byTimeout], c.ended[byClient]
 	st.WaitsClosed = c.ended[byServer] + c.ended[byPanic]
+	for second := range c.began {
+		st.LongestWait = max(st.LongestWait, c.clock.Since(c.start)-second)
+	}
 	c.mu.Unlock()
 	c.times.AddTo(&st.WaitTime)
 }

@@ -77,7 +77,8 @@ function handlerTime(c, r, then) {
 function waitingRequests(c) {
   const ended = listed(c, { blocked: "with a goroutine", resumed: "resumed", wait_timeouts: "timed out", clients_gone: "left", waits_closed: "closed", refused_suspends: "refused" });
   const middle = quantile(0.5, c, undefined, "wait_time");
-  return [count(c.suspended || 0), ended + (middle === null ? "" : ", " + duration(middle))];
+  const notes = [c.longest_wait ? "oldest " + duration(c.longest_wait) : "", ended, middle === null ? "" : "the middle one " + duration(middle)];
+  return [count(c.suspended || 0), notes.filter((n) => n).join(", ")];
 }
 
 const serverCharts = [];

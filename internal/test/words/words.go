@@ -37,7 +37,7 @@ var own = map[string]map[string]string{
 		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
 		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
 		"Suspended": "Suspend", "Blocked": "a part of Suspended", "SuspendedBytes": "Suspend",
-		"WaitTime": "Suspend", "Resumed": "Suspend", "WaitTimeouts": "Suspend: no connection is closed",
+		"LongestWait": "Suspend", "WaitTime": "Suspend", "Resumed": "Suspend", "WaitTimeouts": "Suspend: no connection is closed",
 		"ClientsGone": "Suspend", "WaitsClosed": "Suspend",
 		"RefusedSuspends": "Refused counts connections",
 	},

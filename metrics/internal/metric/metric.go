@@ -220,6 +220,8 @@ func addWaits(s *Set[lotStats]) {
 		func(s *lotStats) int64 { return int64(s.Blocked) })
 	add("park.suspended", Bytes, "Bytes of the heads and bodies of requests that wait.", false, "", "",
 		func(s *lotStats) int64 { return s.SuspendedBytes })
+	add("park.longest_wait", Seconds, "Time that the oldest request has waited that still waits.",
+		false, "", "", func(s *lotStats) int64 { return int64(s.LongestWait) })
 	by := func(cause string, of func(*lotStats) uint64) {
 		add("park.ended_waits", "request", ended, true, "cause", cause, unsigned(of))
 	}
