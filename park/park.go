@@ -223,7 +223,9 @@ func (a *registrar) enable(pc *parkedConn, number uintptr) error {
 	r := registration(number, socknotify.OpEnable)
 	r.Key = pc
 	r.Filter = socknotify.EventIn | socknotify.EventHangup
-	if pc.writable {
+	if c, ok := pc.conn.(*suspendedConn); ok {
+		r.Filter = c.filter()
+	} else if pc.writable {
 		r.Filter |= socknotify.EventOut
 	}
 	r.Trigger = socknotify.TriggerLevel | socknotify.TriggerOneShot

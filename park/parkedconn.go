@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -100,11 +101,15 @@ type call struct {
 // take ends the parking and returns its call if pc is in state from. If the connection must be settled first, take makes
 // that pc's state and returns a call without a function. If pc is not in state from, another goroutine has won the call,
 // and take returns the zero call.
-func (l *Lot) take(pc *parkedConn, from state, w *worker) call {
+func (l *Lot) take(pc *parkedConn, from state, events socknotify.Events, w *worker) call {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.state != from {
 		return call{}
+	}
+	if c, ok := pc.conn.(*suspendedConn); ok && from == parked &&
+		events&(c.filter()|socknotify.EventErr) == 0 {
+		return call{} // the notification of an earlier parking, which has ended otherwise
 	}
 	if pc.unsettled && pc.why <= woken {
 		return call{conn: l.beginSettling(pc)}
@@ -132,13 +137,14 @@ func (l *Lot) endParking(pc *parkedConn) {
 }
 
 // run makes the pending call of pc, unless another goroutine has won it, and then the calls that are kept for w.
-func (l *Lot) run(w *worker, pc *parkedConn, from state) {
-	c := l.take(pc, from, w)
+func (l *Lot) run(w *worker, r ready) {
+	pc := r.pc
+	c := l.take(pc, r.from, r.events, w)
 	if c.fn == nil && c.conn != nil {
 		if l.settle(pc, c.conn.(*Conn)) {
 			return // it is parked again
 		}
-		c = l.take(pc, settling, w)
+		c = l.take(pc, settling, 0, w)
 	}
 	if c.fn == nil {
 		return

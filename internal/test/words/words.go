@@ -36,6 +36,10 @@ var own = map[string]map[string]string{
 		"RefusedPerAddr": "a part of Refused", "Handshakes": "TLS is the server's",
 		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
 		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
+		"Suspended": "Suspend", "Blocked": "a part of Suspended", "SuspendedBytes": "Suspend",
+		"LongestWait": "Suspend", "WaitTime": "Suspend", "Resumed": "Suspend", "WaitTimeouts": "Suspend: no connection is closed",
+		"ClientsGone": "Suspend", "WaitsClosed": "Suspend",
+		"RefusedSuspends": "Refused counts connections",
 	},
 	"park.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
 		"Lot": "may be shared"},
@@ -44,7 +48,8 @@ var own = map[string]map[string]string{
 	"park.HTTPServer": {
 		"Server": "net/http's server has Handler, timeouts, limits, TLSConfig and ErrorLog",
 		"HTTP2":  "another module", "Linger": "net/http has no such time", "OnLot": "a lot for each Serve",
-		"CryptoTLS": "TLS",
+		"CryptoTLS":    "TLS",
+		"MaxSuspended": "Suspend", "MaxSuspendedBytes": "Suspend", "EndSuspended": "Suspend",
 	},
 	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer"},
 	"websocket.Server": {
