@@ -19,6 +19,8 @@
 //
 // [Streams] serves connections that any goroutine may write to at any time.
 //
+// [Tunnels] join the connections of a proxy, also behind httputil.ReverseProxy, and [ConnectProxy] answers CONNECT.
+//
 // [HTTPServer] does this for the keep-alive connections of a net/http server.
 //
 // No descriptor is duplicated. A parked connection remains registered with Go's own poller besides the lot's

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -19,7 +20,7 @@ type parkedConn struct {
 	mu        sync.Mutex
 	state     state
 	why       cause
-	writable  bool // the function runs also when a Write would not block
+	await     awaited
 	unsettled bool // a worker must settle the connection before its function runs (see settle.go)
 	keeping   keeping
 	// pace counts the consecutive calls of the function that began soon after Park. While it is negative,
@@ -48,6 +49,27 @@ const (
 	kept                  // the worker that runs the function makes the call (see kept.go)
 	removed               // like unparked, and no longer in the table; final
 )
+
+// An awaited says what makes the function of a parked connection run.
+type awaited uint8
+
+const (
+	awaitRead    awaited = 1 << iota // a Read would not block
+	awaitWrite                       // a Write would not block
+	awaitNothing awaited = 0         // the connection is not parked
+)
+
+// filter returns the events to register for. Without awaitRead EventHangup is not among them: the
+// end of the peer's stream would be notified each time.
+func (a awaited) filter() (f socknotify.Events) {
+	if a&awaitRead != 0 {
+		f = socknotify.EventIn | socknotify.EventHangup
+	}
+	if a&awaitWrite != 0 {
+		f |= socknotify.EventOut
+	}
+	return f
+}
 
 // The cause says what to do before the call. A later one outweighs an earlier one.
 type cause uint8
@@ -127,7 +149,7 @@ func (l *Lot) endParking(pc *parkedConn) {
 		l.wheel.Stop(pc)
 	}
 	pc.state, pc.why, pc.conn, pc.fn, pc.due = unparked, readable, nil, nil, 0
-	pc.writable, pc.unsettled, pc.keeping = false, false, keepEmpty
+	pc.await, pc.unsettled, pc.keeping = awaitRead, false, keepEmpty
 	l.stats.parked.Add(-1)
 }
 

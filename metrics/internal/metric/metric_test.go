@@ -12,7 +12,7 @@ import (
 func TestEveryCount(t *testing.T) {
 	t.Run("port", func(t *testing.T) { every(t, Port()) })
 	t.Run("server", func(t *testing.T) { every(t, Server()) })
-	ofStreams := []string{"QueuedBytes", "Dropped"}
+	ofStreams := []string{"QueuedBytes", "Dropped", "BytesForth", "BytesBack", "Copied"}
 	ofServer := append(ofStreams, "Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
 	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "CryptoTLS", "Rejected")...) })
