@@ -23,9 +23,10 @@ type Tunnel struct {
 	in *Tunnels
 
 	mu    sync.Mutex
-	moved time.Duration // when bytes were last sent, since the lot's start
-	cause error         // for OnClose
-	index int32         // in Tunnels.list, under Tunnels.mu
+	moved time.Duration  // when bytes were last sent, since the lot's start
+	cause *error         // for OnClose; nil if there is none
+	f     func(net.Conn) // for the lot; nil if both sides are plain
+	index int32          // in Tunnels.list, under Tunnels.mu
 	life  tunnelLife
 
 	a, b tunnelSide
@@ -55,15 +56,14 @@ const (
 // directions to copy. Both directions may be copied at once.
 type tunnelSide struct {
 	of     *Tunnel
-	conn   net.Conn       // a *net.TCPConn, a *net.UnixConn or a *Conn
-	socket nowait.Socket  // below all wrappers
-	f      func(net.Conn) // for the lot, if the side is not plain
-	sent   atomic.Uint64  // bytes of this direction that the peer has taken
+	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn or a *Conn
+	socket nowait.Socket // below all wrappers
+	sent   atomic.Uint64 // bytes of this direction that the peer has taken
 
 	// These are used by the goroutine that copies, and under the lock if none does.
-	rest []byte // received here, and not taken by the peer; nil if there is none
-	eof  bool   // this side has ended its stream
-	done bool   // its end was passed to the peer
+	rest *[]byte // received here, and not taken by the peer; nil if there is none
+	eof  bool    // this side has ended its stream
+	done bool    // its end was passed to the peer
 
 	// These are used under the lock.
 	copying bool
@@ -250,7 +250,7 @@ func (t *Tunnel) end(cause error) {
 	if first {
 		t.life = tunnelClosing
 		if cause != errTunnelOver {
-			t.cause = cause
+			t.cause = &cause
 		}
 		switch cause {
 		case ErrIdle:
@@ -281,8 +281,8 @@ func (t *Tunnel) finish() {
 	last := t.life == tunnelClosed && !t.a.copying && !t.b.copying
 	if last {
 		t.life = tunnelEnded
-		g.queued.Add(-int64(len(t.a.rest) + len(t.b.rest)))
-		t.a.rest, t.b.rest = nil, nil
+		t.a.takeRest()
+		t.b.takeRest()
 	}
 	t.mu.Unlock()
 	if !last {
@@ -290,8 +290,12 @@ func (t *Tunnel) finish() {
 	}
 	defer g.remove(t)
 	if g.OnClose != nil {
+		var cause error
+		if t.cause != nil {
+			cause = *t.cause
+		}
 		g.log.Guard(t.a.conn, func() error {
-			g.OnClose(t, t.cause)
+			g.OnClose(t, cause)
 			return nil
 		})
 	}
@@ -301,7 +305,7 @@ func (t *Tunnel) finish() {
 func (s *tunnelSide) init(t *Tunnel, conn net.Conn, received []byte) {
 	s.of, s.conn = t, conn
 	if len(received) > 0 {
-		s.rest = received
+		s.rest = &received
 	}
 	found, err := t.in.lot.find(conn)
 	if err == nil {
@@ -313,7 +317,18 @@ func (s *tunnelSide) init(t *Tunnel, conn net.Conn, received []byte) {
 	if !unwrap.Plain(conn) {
 		s.conn = Wrap(conn)
 	}
-	s.f = func(net.Conn) { s.run() }
+	if t.f == nil {
+		t.f = t.run
+	}
+}
+
+// run is the function of a side that is not plain.
+func (t *Tunnel) run(conn net.Conn) {
+	if conn == t.a.conn {
+		t.a.run()
+	} else {
+		t.b.run()
+	}
 }
 
 // peer returns the other side.

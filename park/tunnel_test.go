@@ -290,9 +290,10 @@ func TestTunnelTimeouts(t *testing.T) {
 				send(t, near, "x")
 				expect(t, far, "x")
 				c.prepare(t, near, far)
-				waitFor(t, "the tunnel rests", func() bool { return g.Stats().Running == 0 })
+				waitFor(t, "a side is parked for the timeout", func() bool {
+					return parkedUntil(g.lot, a, c.after) || parkedUntil(g.lot, b, c.after)
+				})
 				clock.Advance(c.after - time.Second)
-				waitFor(t, "the tunnel rests", func() bool { return g.Stats().Running == 0 })
 				wantEmpty(t, closed)
 				clock.Advance(3 * time.Second)
 				if name == "not read" { // the system takes a little more, once
@@ -308,6 +309,17 @@ func TestTunnelTimeouts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// parkedUntil reports whether a connection is parked until a time since the lot's start.
+func parkedUntil(l *Lot, conn net.Conn, due time.Duration) bool {
+	pc := l.findConn(conn)
+	if pc == nil {
+		return false
+	}
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.state == parked && pc.due == due
 }
 
 func halfClosed(t *testing.T, near, far net.Conn) {
@@ -349,7 +361,10 @@ func TestTunnelNotIdle(t *testing.T) {
 		clock.Advance(40 * time.Minute)
 	}
 	wantEmpty(t, closed)
-	clock.Advance(time.Hour)
+	waitFor(t, "the tunnel has ended", func() bool {
+		clock.Advance(time.Hour)
+		return len(closed) > 0
+	})
 	wantErr(t, receive(t, closed), ErrIdle)
 }
 

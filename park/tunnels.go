@@ -171,7 +171,7 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 	t.b.init(t, b, o.FromB)
 	fresh := t.a.pendingTLS() != nil || t.b.pendingTLS() != nil
 	t.a.copying = fresh // until shakeHands has returned
-	if err := g.add(t); err != nil {
+	if err := g.add(t, o); err != nil {
 		return nil, err
 	}
 	if fresh {
@@ -201,7 +201,7 @@ func (g *Tunnels) open() (*Lot, error) {
 }
 
 // add adds a tunnel. remove must follow.
-func (g *Tunnels) add(t *Tunnel) error {
+func (g *Tunnels) add(t *Tunnel, o TunnelOptions) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -212,7 +212,7 @@ func (g *Tunnels) add(t *Tunnel) error {
 		return ErrMaxConns
 	}
 	g.accepted.Add(1)
-	g.queued.Add(int64(len(t.a.rest) + len(t.b.rest)))
+	g.queued.Add(int64(len(o.FromA) + len(o.FromB)))
 	t.index = int32(len(g.list))
 	g.list = append(g.list, t)
 	return nil

@@ -47,10 +47,7 @@ func (s *tunnelSide) copyAlone(want awaited) {
 // transfer moves bytes until one of the sides would wait, or others should have their turn.
 func (s *tunnelSide) transfer(c copying) error {
 	if s.rest != nil {
-		rest := s.rest
-		s.rest = nil
-		s.of.in.queued.Add(-int64(len(rest)))
-		if err := s.forward(rest, false); err != nil {
+		if err := s.forward(s.takeRest(), false); err != nil {
 			return err
 		}
 	}
@@ -121,13 +118,25 @@ func (s *tunnelSide) forward(b []byte, clone bool) error {
 		return fmt.Errorf("park: tunnel: %w", err)
 	}
 	if b = b[n:]; len(b) > 0 {
+		rest := b // which is allocated, b is not
 		if clone {
-			b = bytes.Clone(b)
+			rest = bytes.Clone(b)
 		}
-		s.rest = b
-		s.of.in.queued.Add(int64(len(b)))
+		s.rest = &rest
+		s.of.in.queued.Add(int64(len(rest)))
 	}
 	return nil
+}
+
+// takeRest returns the rest of the direction, which has none then.
+func (s *tunnelSide) takeRest() []byte {
+	if s.rest == nil {
+		return nil
+	}
+	rest := *s.rest
+	s.rest = nil
+	s.of.in.queued.Add(-int64(len(rest)))
+	return rest
 }
 
 // endStream passes the end of the stream on.
@@ -228,7 +237,7 @@ func (s *tunnelSide) park(want awaited, left time.Duration) error {
 			conn: (*tunnelConn)(s), f: runTunnel, idle: left, writable: writable, deaf: deaf})
 	}
 	return s.of.in.log.Guard(s.conn, func() error { // Park reads
-		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: writable, deaf: deaf}, s.f)
+		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: writable, deaf: deaf}, s.of.f)
 	})
 }
 
