@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -153,5 +154,38 @@ func answerUpgrades(l net.Listener) {
 			log.Fatal(err)
 		}
 		open = append(open, conn)
+	}
+}
+
+// A message through a parked tunnel, and its answer, allocate nothing.
+func TestTunnelAllocs(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	g, _ := newTunnels(t, &Tunnels{IdleTimeout: timeout})
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	must(t, g.Join(a, b))
+	buf := make([]byte, 1)
+	exchange := func(times int) {
+		for range times {
+			near.Write(buf)
+			io.ReadFull(far, buf)
+			far.Write(buf)
+			io.ReadFull(near, buf)
+		}
+	}
+	exchange(100)
+	const times = 1000
+	least := uint64(1 << 40)
+	for range 5 { // a worker may start, and the pools may be emptied
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		exchange(times)
+		runtime.ReadMemStats(&after)
+		least = min(least, after.Mallocs-before.Mallocs)
+	}
+	if least > times/10 {
+		t.Errorf("%d allocations for %d messages and their answers", least, times)
 	}
 }
