@@ -13,21 +13,22 @@ import (
 	"sync/atomic"
 )
 
-// ReverseProxy returns a handler that does what p does, and joins upgraded connections, such as those
-// of WebSocket, in tunnels: the handler then returns, and an idle one needs no goroutine and no
-// buffer. The first connection of a tunnel is the client's.
+// ReverseProxy returns a handler that does what p does, and joins upgraded connections, such as
+// those of WebSocket, in tunnels: the handler then returns, and an idle one needs no goroutine and
+// no buffer. The first connection of a tunnel is the client's.
 //
 // It works with Director, Rewrite, ModifyResponse, Transport and ErrorHandler as they are. p is
 // copied; later changes of it have no effect. A tunnel begins when the proxy would begin to copy,
 // after ModifyResponse and the response's head. An upgraded connection is left to the proxy's own
 // copying, and counted in Stats.Copied, if the body of the response is not net/http's own: a
-// Transport or ModifyResponse has wrapped it, and must see the bytes. A connection that a middleware's
-// Hijack method has wrapped is read and written through the wrapper, as [Lot.Park] describes.
+// Transport or ModifyResponse has wrapped it, and must see the bytes. A connection that a
+// middleware's Hijack method has wrapped is read and written through the wrapper, as [Lot.Park]
+// describes.
 //
 // What differs from the proxy's own copying: bytes that a client sends before it has the answer are
-// passed on; when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel does
-// not end with the context of its request, because its handler has returned. Beyond MaxConns, and
-// after Shutdown, an upgraded connection is closed.
+// passed on; when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel
+// does not end with the context of its request, because its handler has returned. Beyond MaxConns,
+// and after Shutdown, an upgraded connection is closed.
 func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 	own := *p
 	own.ModifyResponse = func(r *http.Response) error {

@@ -134,7 +134,7 @@ func runProxyClients(address string, secure bool) {
 
 // answerUpgrades upgrades each connection, answers its first byte, and keeps it open.
 func answerUpgrades(l net.Listener) {
-	var open []net.Conn
+	open := make(map[net.Conn]bool) // otherwise the collector would close them
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -153,7 +153,7 @@ func answerUpgrades(l net.Listener) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		open = append(open, conn)
+		open[conn] = true
 	}
 }
 

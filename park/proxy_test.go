@@ -40,10 +40,12 @@ func newProxyRun(t *testing.T, stock, parked, secure bool, configure func(p *pro
 	t.Helper()
 	backend := newListening(t)
 	target := &url.URL{Scheme: "http", Host: backend.Addr().String()}
-	p := &proxyRun{t: t, secure: secure, accepted: make(chan net.Conn, 10), returned: make(chan struct{}, 10)}
+	p := &proxyRun{t: t, secure: secure, accepted: make(chan net.Conn, 10),
+		returned: make(chan struct{}, 10)}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	p.proxy = &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	p.proxy = &httputil.ReverseProxy{Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	if !stock {
 		p.g, p.closed = newTunnels(t, &Tunnels{})
 	}
@@ -394,7 +396,8 @@ func TestReverseProxyWrapped(t *testing.T) {
 				backend.Close()
 				client.Close()
 				receive(t, p.returned)
-				if st := p.g.Stats(); st.Copied != c.copied || st.Accepted != 1-c.copied || read.Load() < c.read {
+				st := p.g.Stats()
+				if st.Copied != c.copied || st.Accepted != 1-c.copied || read.Load() < c.read {
 					t.Errorf("%d bytes, %+v", read.Load(), st)
 				}
 			})

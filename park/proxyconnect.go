@@ -16,9 +16,9 @@ import (
 	"github.com/socknotify/socknotify/internal/serving"
 )
 
-// A ConnectProxy answers the CONNECT method of HTTP/1.1, with which a client asks a forward proxy for
-// a connection to a host and a port, and joins both in a tunnel. It is a handler, and nothing is
-// allowed unless its fields allow it.
+// A ConnectProxy answers the CONNECT method of HTTP/1.1, with which a client asks a forward proxy
+// for a connection to a host and a port, and joins both in a tunnel. It is a handler, and nothing
+// is allowed unless its fields allow it.
 type ConnectProxy struct {
 	// Tunnels has the tunnels. It must not be nil.
 	Tunnels *Tunnels
@@ -68,8 +68,8 @@ func (p *ConnectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func refuse(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(code), code) }
 
-// answer makes the tunnel. It fails with the error of the client's connection, which it closes then,
-// or before it has taken that over.
+// answer makes the tunnel. It fails with the error of the client's connection, which it closes
+// then, or before it has taken that over.
 func (p *ConnectProxy) answer(w http.ResponseWriter, backend net.Conn) error {
 	u := &upgradeWriter{w, p.Tunnels}
 	conn, _, err := u.Hijack()
@@ -154,8 +154,8 @@ var (
 	sixToIV = netip.MustParsePrefix("2002::/16")
 )
 
-// isInside reports whether an address is inside of a network, also in the forms of IPv6 that have an
-// address of IPv4.
+// isInside reports whether an address is inside of a network, also in the forms of IPv6 that have
+// an address of IPv4.
 func isInside(a netip.Addr) bool {
 	if a.Zone() != "" {
 		return true

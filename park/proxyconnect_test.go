@@ -55,8 +55,10 @@ func TestConnectProxy(t *testing.T) {
 		controlled = true
 		return nil
 	}
-	code, client := connector(t, p)(fmt.Sprintf("localhost:%d", portOf(host)), "Proxy-Authorization: secret\r\n\r\nearly, ")
-	if code != http.StatusOK || !controlled || !asked.Addr().IsLoopback() || int(asked.Port()) != portOf(host) {
+	code, client := connector(t, p)(fmt.Sprintf("localhost:%d", portOf(host)),
+		"Proxy-Authorization: secret\r\n\r\nearly, ")
+	if code != http.StatusOK || !controlled || !asked.Addr().IsLoopback() ||
+		int(asked.Port()) != portOf(host) {
 		t.Fatalf("status %d, control %t, asked for %v", code, controlled, asked)
 	}
 	conn, err := host.Accept()
@@ -82,20 +84,23 @@ func TestConnectProxyRefuses(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	here := fmt.Sprintf("127.0.0.1:%d", port)
+	here, ports, inside := fmt.Sprintf("127.0.0.1:%d", port), []int{port}, []string{"127.0.0.1"}
+	allowNone := func(*http.Request, netip.AddrPort) bool { return false }
+	at := func(host string) string { return fmt.Sprintf("%s:%d", host, port) }
 	for name, c := range map[string]struct {
 		p            ConnectProxy
 		target, more string
 		want         int
 	}{
-		"no Allow":       {ConnectProxy{Ports: []int{port}, Inside: []string{"127.0.0.1"}}, here, "", 403},
-		"not by Allow":   {ConnectProxy{Ports: []int{port}, Inside: []string{"127.0.0.1"}, Allow: func(*http.Request, netip.AddrPort) bool { return false }}, here, "", 403},
-		"another port":   {ConnectProxy{Inside: []string{"127.0.0.1"}, Allow: allowAll}, here, "", 403},
-		"inside":         {ConnectProxy{Ports: []int{port}, Allow: allowAll}, here, "", 403},
-		"inside by name": {ConnectProxy{Ports: []int{port}, Allow: allowAll, Inside: []string{"127.0.0.1"}}, fmt.Sprintf("localhost:%d", port), "", 403},
-		"unspecified":    {ConnectProxy{Ports: []int{port}, Allow: allowAll}, fmt.Sprintf("0.0.0.0:%d", port), "", 403},
-		"mapped":         {ConnectProxy{Ports: []int{port}, Allow: allowAll}, fmt.Sprintf("[::ffff:127.0.0.1]:%d", port), "", 403},
-		"a body":         {ConnectProxy{Ports: []int{port}, Allow: allowAll, Inside: []string{"127.0.0.1"}}, here, "Content-Length: 1\r\n", 400},
+		"no Allow":       {ConnectProxy{Ports: ports, Inside: inside}, here, "", 403},
+		"not by Allow":   {ConnectProxy{Ports: ports, Inside: inside, Allow: allowNone}, here, "", 403},
+		"another port":   {ConnectProxy{Inside: inside, Allow: allowAll}, here, "", 403},
+		"inside":         {ConnectProxy{Ports: ports, Allow: allowAll}, here, "", 403},
+		"inside by name": {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, at("localhost"), "", 403},
+		"unspecified":    {ConnectProxy{Ports: ports, Allow: allowAll}, at("0.0.0.0"), "", 403},
+		"mapped":         {ConnectProxy{Ports: ports, Allow: allowAll}, at("[::ffff:127.0.0.1]"), "", 403},
+		"a body": {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, here,
+			"Content-Length: 1\r\n", 400},
 		"no port":        {ConnectProxy{Allow: allowAll}, "host", "", 400},
 		"a large port":   {ConnectProxy{Allow: allowAll}, "host:65536", "", 400},
 		"a named port":   {ConnectProxy{Allow: allowAll}, "host:https", "", 400},

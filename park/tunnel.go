@@ -87,8 +87,8 @@ func (t *Tunnel) Idle() time.Duration {
 	return t.in.lot.now() - t.moved
 }
 
-// Abort ends the tunnel: both connections are reset, and what was not sent is lost. OnClose gets the
-// cause, which is net.ErrClosed if it is nil. Abort does nothing if the tunnel has ended.
+// Abort ends the tunnel: both connections are reset, and what was not sent is lost. OnClose gets
+// the cause, which is net.ErrClosed if it is nil. Abort does nothing if the tunnel has ended.
 func (t *Tunnel) Abort(cause error) {
 	if cause == nil {
 		cause = net.ErrClosed
@@ -241,8 +241,8 @@ func (s *tunnelSide) arm(left time.Duration) error {
 	return err
 }
 
-// end ends the tunnel with a cause, unless it has one. A tunnel that is over is closed, and so is an
-// idle one that holds no bytes. Others are reset.
+// end ends the tunnel with a cause, unless it has one. A tunnel that is over is closed, and so is
+// an idle one that holds no bytes. Others are reset.
 func (t *Tunnel) end(cause error) {
 	t.mu.Lock()
 	first := t.life == tunnelOpen

@@ -15,10 +15,10 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
-// Tunnels between connections of every kind carry bytes both ways, while peers read slowly, end their
-// streams, reset and stop, and the tunnels are aborted and shut down. What a peer receives is a
-// beginning of what the other has sent, and all of it if both have ended their streams; and nothing
-// is left behind.
+// Tunnels between connections of every kind carry bytes both ways, while peers read slowly, end
+// their streams, reset and stop, and the tunnels are aborted and shut down. What a peer receives is
+// a beginning of what the other has sent, and all of it if both have ended their streams; and
+// nothing is left behind.
 func TestTunnelStress(t *testing.T) {
 	for end := time.Now().Add(stressDuration(t)); ; {
 		tunnelStressRound(t)

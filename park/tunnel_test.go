@@ -77,8 +77,8 @@ func endStream(t testing.TB, conn net.Conn) {
 	must(t, conn.(closeWriter).CloseWrite())
 }
 
-// Bytes go both ways, between which the tunnel is parked, and a half-close leaves the other direction
-// open.
+// Bytes go both ways, between which the tunnel is parked, and a half-close leaves the other
+// direction open.
 func TestTunnel(t *testing.T) {
 	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
 		g, closed := newTunnels(t, &Tunnels{})

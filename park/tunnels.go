@@ -80,8 +80,8 @@ type Tunnels struct {
 	empty   chan struct{} // closed when closing is set and list is empty
 }
 
-// Stats returns the current counters. Those that a Lot has are those of the tunnels' lot, where each
-// side of a tunnel counts.
+// Stats returns the current counters. Those that a Lot has are those of the tunnels' lot, where
+// each side of a tunnel counts.
 func (g *Tunnels) Stats() (st Stats) {
 	g.mu.Lock()
 	if g.lot != nil {
@@ -100,7 +100,8 @@ func (g *Tunnels) Stats() (st Stats) {
 	st.QueuedBytes = g.queued.Load()
 	st.Accepted, st.Refused, st.Rejected = g.accepted.Load(), g.refused.Load(), g.rejected.Load()
 	st.Copied, st.Panics = g.copied.Load(), st.Panics+g.log.Panics()
-	st.TimedOut = metrics.TimedOut{Idle: g.idle.Load(), Slow: g.slow.Load(), Handshake: g.late.Load()}
+	st.TimedOut = metrics.TimedOut{Idle: g.idle.Load(), Slow: g.slow.Load(),
+		Handshake: g.late.Load()}
 	st.CallTime = metrics.Histogram{}
 	return st
 }
@@ -133,16 +134,16 @@ type TunnelOptions struct {
 	Value any
 }
 
-// Join joins two connections. Each is plain, has TLS, or wraps another one, as [Lot.Park] describes.
-// A connection that cannot be parked has a goroutine, and is counted in Stats.Unparkable. Join does
-// not wait, and clears the deadlines of both. The tunnel owns the connections then, which must not
-// be used any more, and closes them.
+// Join joins two connections. Each is plain, has TLS, or wraps another one, as [Lot.Park]
+// describes. A connection that cannot be parked has a goroutine, and is counted in
+// Stats.Unparkable. Join does not wait, and clears the deadlines of both. The tunnel owns the
+// connections then, which must not be used any more, and closes them.
 //
 // What one side receives waits for the other to take it, and nothing more is received then. When a
 // side has ended its stream, and all of it was sent, CloseWrite of the other is called; if there is
 // no such method, the tunnel ends. It also ends when both have ended their streams, and when a
-// connection fails. Then the other one is reset, so that its peer does not take what it has received
-// for everything; a peer of a TLS connection does not get a close_notify.
+// connection fails. Then the other one is reset, so that its peer does not take what it has
+// received for everything; a peer of a TLS connection does not get a close_notify.
 //
 // Join fails with ErrMaxConns, ErrServerClosed, the error of a connection that is closed, and with
 // socknotify.ErrInvalid for a field or a connection that makes no sense. The caller still owns the
@@ -275,8 +276,8 @@ func (g *Tunnels) Shutdown(ctx context.Context) error {
 	return lot.Shutdown(ctx)
 }
 
-// Close makes Join fail, and ends all tunnels with ErrServerClosed. It does not wait for OnClose. It
-// always returns nil.
+// Close makes Join fail, and ends all tunnels with ErrServerClosed. It does not wait for OnClose.
+// It always returns nil.
 func (g *Tunnels) Close() error {
 	lot := g.stop()
 	if lot == nil {

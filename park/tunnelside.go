@@ -19,7 +19,7 @@ type copying uint8
 const (
 	copyReady   copying = iota // the rest of a TLS record, for readyWait
 	copyQuietly                // nothing
-	copyOwn                    // it is the direction's own goroutine, of a connection that is not parked
+	copyOwn                    // anything: it is the goroutine of a connection that is not parked
 )
 
 var tunnelBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
@@ -257,8 +257,8 @@ func (s *tunnelSide) close(armed, reset bool) {
 	})
 }
 
-// A tunnelConn is what the lot has of a plain side. The lot finds the side by it, without a function
-// for each. Its deadlines do nothing, because the side is not read through package net.
+// A tunnelConn is what the lot has of a plain side. The lot finds the side by it, without a
+// function for each. Its deadlines do nothing, because the side is not read through package net.
 type tunnelConn tunnelSide
 
 func runTunnel(conn net.Conn) { (*tunnelSide)(conn.(*tunnelConn)).run() }

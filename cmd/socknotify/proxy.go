@@ -220,7 +220,8 @@ func successor(ctx context.Context, set *handover.Set) error {
 	return set.Start(ctx, cmd)
 }
 
-// end ends everything, after limit at most. served receives what serveHTTP or serveTCP has returned.
+// end ends everything, after limit at most. served receives what serveHTTP or serveTCP has
+// returned.
 func (p *proxy) end(l net.Listener, limit time.Duration, served <-chan error) {
 	p.closing.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -21,7 +21,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
-// proxied starts the proxy. It returns its address, and a function that ends it and returns its output.
+// proxied starts the proxy. It returns its address, and a function that ends it and returns its
+// output.
 func proxied(t *testing.T, args ...string) (address string, stop func() string) {
 	t.Helper()
 	backendtest.Need(t)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// On SIGHUP the proxy is replaced: new connections go through the new process, the old ones on through the old process,
-// which ends with them.
+// On SIGHUP the proxy is replaced: new connections go through the new process, the old ones on
+// through the old process, which ends with them.
 func TestProxyRestart(t *testing.T) {
 	backend, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -22,7 +22,8 @@ func TestProxyRestart(t *testing.T) {
 	}
 	defer backend.Close()
 	p := start(t, "proxy", "--tcp", "--addr", "127.0.0.1:0", "--to", backend.Addr().String(), "--check", "0")
-	// banner reads what both processes log until one has begun, and, with ended, the other one accepts no more.
+	// banner reads what both processes log until one has begun, and, with ended, the other one
+	// accepts no more.
 	banner := func(ended bool) (address string, pid int) {
 		for address == "" || ended {
 			line, err := p.banner.ReadString('\n')

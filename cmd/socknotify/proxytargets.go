@@ -24,7 +24,8 @@ type target struct {
 	down    atomic.Bool // the latest check has failed
 }
 
-// next returns the server whose turn it is, of those that are not down. If all are, it returns one of them.
+// next returns the server whose turn it is, of those that are not down. If all are, it returns one
+// of them.
 func (t *targets) next() *target {
 	first := t.turn.Add(1)
 	for i := range uint64(len(t.all)) {
@@ -111,8 +112,8 @@ func (n networks) contain(address string) bool {
 	return false
 }
 
-// listener reads headers of the PROXY protocol from the connections of the networks, which must begin with one. From
-// others a header is no different from other bytes.
+// listener reads headers of the PROXY protocol from the connections of the networks, which must
+// begin with one. From others a header is no different from other bytes.
 func (n networks) listener(l net.Listener) net.Listener {
 	if len(n) == 0 {
 		return l

@@ -19,8 +19,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// WebSockets of gorilla and of coder pass through a proxy whose upgraded connections are tunnels: small and large
-// messages, a ping, and the codes of the close handshake from either side.
+// WebSockets of gorilla and of coder pass through a proxy whose upgraded connections are tunnels:
+// small and large messages, a ping, and the codes of the close handshake from either side.
 func TestProxiedWebSockets(t *testing.T) {
 	upgrader := websocket.Upgrader{}
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,8 @@ func TestProxiedWebSockets(t *testing.T) {
 				return
 			}
 			if string(b) == "bye" {
-				conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(4001, "bye"), time.Now().Add(time.Minute))
+				bye := websocket.FormatCloseMessage(4001, "bye")
+				conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Minute))
 				conn.ReadMessage()
 				return
 			}
