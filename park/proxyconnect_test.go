@@ -101,10 +101,10 @@ func TestConnectProxyRefuses(t *testing.T) {
 		"mapped":         {ConnectProxy{Ports: ports, Allow: allowAll}, at("[::ffff:127.0.0.1]"), "", 403},
 		"a body": {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, here,
 			"Content-Length: 1\r\n", 400},
-		"no port":        {ConnectProxy{Allow: allowAll}, "host", "", 400},
-		"a large port":   {ConnectProxy{Allow: allowAll}, "host:65536", "", 400},
-		"a named port":   {ConnectProxy{Allow: allowAll}, "host:https", "", 400},
-		"no host":        {ConnectProxy{Allow: allowAll}, ":443", "", 400},
+		"no port":      {ConnectProxy{Allow: allowAll}, "host", "", 400},
+		"a large port": {ConnectProxy{Allow: allowAll}, "host:65536", "", 400},
+		"a named port": {ConnectProxy{Allow: allowAll}, "host:https", "", 400},
+		"no host":      {ConnectProxy{Allow: allowAll}, ":443", "", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, client := connector(t, &c.p)(c.target, c.more+"Connection: close\r\n\r\n")
