@@ -113,7 +113,7 @@ func (f *proxyFlags) run(cmd *cobra.Command) error {
 		return failure{err}
 	}
 	defer p.tunnels.Lot.Shutdown(context.Background())
-	page.mount(p, debug.HTTPServer("http", &p.site), debug.Lot("tunnels", p.tunnels.Lot))
+	page.mount(p, debug.HTTPServer("http", &p.site), debug.Tunnels("tunnels", &p.tunnels))
 	fmt.Fprintf(cmd.ErrOrStderr(), "proxy on %v: %s, process %d\n", listener.Addr(), p.backend, os.Getpid())
 	start := time.Now()
 	err = p.serve(cmd.Context(), set, from.listener(listener), config)

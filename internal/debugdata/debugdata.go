@@ -202,6 +202,7 @@ type ServerCounts struct {
 	AtOnce     uint64 `json:"at_once,omitempty"`
 	Unparkable uint64 `json:"unparkable,omitempty"`
 	Rejected   uint64 `json:"rejected,omitempty"`
+	Copied     uint64 `json:"copied,omitempty"` // by a proxy itself; tunnels move BytesIn there, and BytesOut back
 }
 
 // Times is a histogram of durations.

@@ -17,6 +17,10 @@ func TestEveryCount(t *testing.T) {
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
 	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "CryptoTLS", "Rejected")...) })
 	t.Run("park.Server", func(t *testing.T) { every(t, ParkServer(), ofStreams...) })
+	t.Run("park.Tunnels", func(t *testing.T) {
+		every(t, Tunnels(), "RefusedPerAddr", "Dropped", "Calls", "CallTime", "Handshakes", "CryptoTLS",
+			"TimedOut.Message")
+	})
 	t.Run("park.HTTPServer", func(t *testing.T) { every(t, HTTPServer(), ofServer...) })
 }
 
