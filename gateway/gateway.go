@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -151,6 +152,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
 	g.mux.HandleFunc("GET /poll", g.subscribe(g.servePoll))
 	g.mux.HandleFunc("POST /publish", g.servePublish)
+	g.mux.HandleFunc("GET /push.js", g.serveScript)
 	for path, origins := range map[string][]string{
 		"/events": config.Origins, "/poll": config.Origins, "/publish": config.PublishOrigins,
 	} {
@@ -161,7 +163,9 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g.mux.HandleFunc("GET /healthz", serveHealth)
 	g.mux.HandleFunc("GET /readyz", g.serveReady)
-	g.sweeper.Go(g.sweep)
+	if config.Authorize != nil { // otherwise no client's time ends
+		g.sweeper.Go(g.sweep)
+	}
 	return g, nil
 }
 
@@ -228,13 +232,32 @@ func (g *Gateway) Failed() <-chan struct{} { return g.failed }
 
 func (g *Gateway) fail() { g.failOnce.Do(func() { close(g.failed) }) }
 
-// Ready reports whether the gateway accepts clients: it is connected to NATS, and Shutdown was not
-// called.
-func (g *Gateway) Ready() bool { return !g.draining.Load() && g.conn.IsConnected() }
+// Ready reports whether the gateway accepts clients and events.
+func (g *Gateway) Ready() bool { return g.unready() == nil }
+
+// unready returns why the gateway does not accept clients or events, or nil.
+func (g *Gateway) unready() error {
+	select {
+	case <-g.failed:
+		return errNoStream
+	default:
+	}
+	switch {
+	case g.draining.Load():
+		return errDrain
+	case !g.conn.IsConnected():
+		return errDisconnected
+	case g.config.StoreError != nil:
+		return g.config.StoreError()
+	}
+	return nil
+}
+
+var errDisconnected = errors.New("gateway: not connected to NATS")
 
 func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if !g.Ready() {
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
+	if err := g.unready(); err != nil {
+		http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	w.Write([]byte("ready\n"))
