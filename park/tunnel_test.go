@@ -17,6 +17,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/durationtest"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/test/words"
 )
@@ -187,6 +188,46 @@ func TestTunnelSlowReader(t *testing.T) {
 			receive(t, closed)
 		}
 	})
+}
+
+// Tunnels whose peers do not read are parked, with a bounded rest.
+func TestTunnelSlowReaders(t *testing.T) {
+	for _, kind := range []string{"TCP", "TLS"} {
+		t.Run(kind, func(t *testing.T) {
+			n := long.Or(500, 50)
+			g, closed := newTunnels(t, &Tunnels{})
+			before := runtime.NumGoroutine()
+			var writing sync.WaitGroup
+			var peers []net.Conn
+			for range n {
+				a, near := streamKinds[kind](t)
+				b, far := pair(t, "tcp")
+				small(t, a, near, b, far)
+				must(t, g.Join(a, b))
+				peers = append(peers, near, far)
+				near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				writing.Go(func() {
+					for err := error(nil); err == nil; {
+						_, err = near.Write(make([]byte, 32<<10))
+					}
+				})
+			}
+			writing.Wait()
+			waitFor(t, "the tunnels are parked", func() bool {
+				st := g.Stats()
+				return st.Running == 0 && runtime.NumGoroutine() < before+20
+			})
+			if q := g.Stats().QueuedBytes; q == 0 || q > int64(n)*32<<10 {
+				t.Errorf("%d bytes are queued for %d peers", q, n)
+			}
+			for _, conn := range peers {
+				conn.Close()
+			}
+			for range n {
+				receive(t, closed)
+			}
+		})
+	}
 }
 
 // Both peers send much, and read only after a while.
