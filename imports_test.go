@@ -24,7 +24,7 @@ var allowed = []struct {
 	{"park", []string{".", "internal/clock", "internal/durations", "internal/nowait", "internal/serving",
 		"internal/sparse", "internal/tlsrecord", "internal/unwrap", "internal/wheel", "metrics"}},
 	{"websocket", []string{".", "internal/clock", "internal/durations", "internal/nowait", "internal/serving", "metrics", "park"}},
-	{"debug", []string{".", "internal/debugdata", "internal/observe", "internal/port", "metrics", "park", "server", "sock"}},
+	{"debug", []string{".", "internal/debugdata", "internal/observe", "internal/port", "internal/serving", "metrics", "park", "server", "sock"}},
 	{"metrics", nil},
 	{"sock", []string{"internal/fdstate"}},
 	{"overlapped", []string{".", "internal/backend/system", "internal/operation", "internal/port", "sock"}},

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/test/load"
+	"github.com/socknotify/socknotify/internal/load"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/counters"

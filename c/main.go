@@ -108,7 +108,7 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 			made.Close()
 			return creationCode(err)
 		}
-		p.fd = p.stand.fd
+		p.fd, p.core.Core.Park = p.stand.fd, p.stand.park
 	}
 	p.core.Core.Completed = completed
 	p.calls.New = func() any { return new(call) }
@@ -147,6 +147,7 @@ func snGoClosePort(handle C.uintptr_t) C.uint32_t {
 
 func (p *completionPort) close() {
 	if p.stand != nil {
+		p.core.SuspendHelper() // which may be parked in its place
 		p.stand.stop()
 		defer unix.Close(p.stand.fd) // Close returns when no thread waits
 	}

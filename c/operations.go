@@ -121,9 +121,6 @@ type operation struct {
 	family     int
 	from       *C.struct_sockaddr
 	fromLength *C.int
-	// ConnectEx sends this once it has connected.
-	socket *sock.Socket
-	then   []byte
 	// AcceptEx
 	connectionFD              int
 	buffer                    []byte
@@ -192,8 +189,8 @@ const maxGather = 1 << 17
 
 // recycle keeps the memory of an operation that has ended.
 func (o *operation) recycle() {
-	o.port, o.target, o.overlapped, o.socket = nil, nil, nil, nil
-	o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil
+	o.port, o.target, o.overlapped = nil, nil, nil
+	o.from, o.fromLength, o.buffer = nil, nil, nil
 	o.buffers = o.buffers[:0]
 	if cap(o.gather) > maxGather {
 		o.gather = nil
@@ -375,8 +372,8 @@ func completed(of unsafe.Pointer) {
 	if err == io.EOF && (n > 0 || !o.isFile) {
 		err = nil
 	}
-	if err == nil && o.then != nil {
-		return // the data of a ConnectEx is sent when this is dequeued
+	if o.overlapped == nil {
+		return // a connect whose data is sent behind it
 	}
 	long := false
 	if err == nil && len(o.buffers) > 0 {
@@ -398,20 +395,16 @@ func completed(of unsafe.Pointer) {
 }
 
 // complete finishes an operation that was dequeued, and returns its status. It returns false if
-// there is more to be done for it, so that it has not completed.
+// the program does not know of the operation.
 func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 	if nt.Kind() == socknotify.KindAccepted {
 		p.accepted(nt)
 		return 0, false
 	}
 	o := (*operation)(unsafe.Pointer(overlapped.Of(nt)))
-	if _, err := o.op.Result(); err == nil && o.then != nil {
-		b := o.then
-		o.then = nil
-		if err = overlapped.Send(p.Port, o.socket, nt.Key, b, &o.op); err == nil {
-			return 0, false
-		}
-		o.settle(0, statusOf(operationCode(err)))
+	if o.overlapped == nil {
+		o.recycle()
+		return 0, false
 	}
 	status = o.status
 	nt.Data = uintptr(o.bytes)
@@ -434,8 +427,18 @@ func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buff
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
-	o.socket, o.then = obj.socket, bytesOf(buffer, int(length))
-	return o.started(overlapped.Connect(o.port.Port, obj.socket, k, to, &o.op))
+	p := o.port.Port
+	if length == 0 {
+		return o.started(overlapped.Connect(p, obj.socket, k, to, &o.op))
+	}
+	// The data is sent by a second operation, which waits for the connect and has its error. The
+	// program sees only that one.
+	connect := operations.Get().(*operation)
+	if err := overlapped.Connect(p, obj.socket, k, to, &connect.op); err != nil {
+		connect.recycle()
+		return o.started(err)
+	}
+	return o.started(overlapped.Send(p, obj.socket, k, bytesOf(buffer, int(length)), &o.op))
 }
 
 // snGoCancel cancels an operation on a descriptor, or all of them if ov is nil.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,12 @@ import (
 //
 // No report is missed. A leader asks for a Park before it waits for fd, and only a leader drains fd, before it polls. A Park
 // that began for an earlier leader serves the present one. One that returns without cause costs the leader a poll.
+//
+// The port's helper parks by park, for a Park of an earlier leader may still run.
 type standIn struct {
 	fd      int
 	poller  backend.Poller
+	parking sync.Mutex    // held during a Park
 	asked   chan struct{} // holds one request
 	closing atomic.Bool
 	ended   chan struct{}
@@ -47,11 +51,12 @@ func newStandIn(poller backend.Poller) (*standIn, error) {
 func (s *standIn) run() {
 	defer close(s.ended)
 	for range s.asked {
+		due := time.Now().Add(time.Duration(s.again.Load()))
+		err := s.park(time.Time{}, func() bool { return s.closing.Load() || !time.Now().Before(due) })
 		if s.closing.Load() {
 			return
 		}
-		due := time.Now().Add(time.Duration(s.again.Load()))
-		if s.poller.Park(time.Time{}, func() bool { return !time.Now().Before(due) }) != nil {
+		if err != nil {
 			time.Sleep(againFirst) // and the leader polls, and asks again
 		}
 		if !time.Now().Before(due) {
@@ -59,6 +64,13 @@ func (s *standIn) run() {
 		}
 		unix.Write(s.fd, one[:])
 	}
+}
+
+// park is Park of the backend, for one goroutine at a time.
+func (s *standIn) park(until time.Time, poll func() bool) error {
+	s.parking.Lock()
+	defer s.parking.Unlock()
+	return s.poller.Park(until, poll)
 }
 
 // ask requests a Park for a leader that is about to wait.

@@ -4,8 +4,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
+
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
 // A guard decides which requests are served.
@@ -22,7 +23,7 @@ func (g *guard) refuses(r *http.Request) string {
 	if !g.remote && isForwarded(r.Header) {
 		return "only requests from this machine are served, not through a proxy (debug.AllowRemote)"
 	}
-	if !g.isKnownHost(r.Host) {
+	if !serving.KnownHost(r.Host, g.hosts) {
 		return "unknown host name (debug.AllowHosts)"
 	}
 	// Browsers send the origin of a request. Other sites may link to the page, but not load it otherwise.
@@ -63,20 +64,4 @@ func isForwarded(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-// isKnownHost reports whether the page accepts the host of a request. Another site's name may resolve to this
-// machine, so unknown names are refused. Addresses are accepted.
-func (g *guard) isKnownHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	return slices.ContainsFunc(g.hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }

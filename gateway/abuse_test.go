@@ -226,6 +226,21 @@ func TestStoppedPublisher(t *testing.T) {
 	s.publish("a", "others go on")
 }
 
+// An event that says that it is too long is refused before it has come.
+func TestGiantLength(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	must(t, err)
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /publish?topic=a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000000\r\n\r\n")
+	conn.SetReadDeadline(time.Now().Add(readTimeout))
+	answer, err := io.ReadAll(conn)
+	must(t, err)
+	if status, _, _ := strings.Cut(string(answer), "\r\n"); status != "HTTP/1.1 413 Request Entity Too Large" {
+		t.Errorf("got %q", answer)
+	}
+}
+
 // Clients that come at once are not more than MaxConns.
 func TestMaxConns(t *testing.T) {
 	const most = 3

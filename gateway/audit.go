@@ -12,11 +12,11 @@ var (
 	errBackwards = errors.New("gateway: the stream is shorter than it was")
 )
 
-// maxBackwards is the time for which audits may find a shorter stream. A new leader may have to catch up with itself, which
-// takes long on a busy machine.
+// maxBackwards is the time for which audits may find a shorter stream, or none. A new leader may
+// have to catch up with itself, which takes long on a busy machine.
 const maxBackwards = time.Minute
 
-// backwards is the time since when audits find a shorter stream, or zero. It is not a number of audits: each route that
+// backwards is the time since when audits find a shorter stream or none, or zero. It is not a number of audits: each route that
 // changes, and each new topic, makes one begin, so many may run in a second.
 type backwards time.Time
 
@@ -26,7 +26,7 @@ func (b *backwards) note(err error, now time.Time) (lost bool) {
 	switch {
 	case err == nil: // an audit that fails otherwise says nothing about the length
 		*b = backwards{}
-	case !errors.Is(err, errBackwards):
+	case !errors.Is(err, errBackwards) && !errors.Is(err, errDeleted):
 	case since.IsZero():
 		*b = backwards(now)
 	default:

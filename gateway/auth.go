@@ -10,8 +10,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A Grant is what a client may do. Read and Write are topics, or filters with wildcards that cover them. A filter that a
-// client subscribes to must be covered by one of Read.
+// A Grant is what a client may do. Read and Write are topics, or filters with wildcards that cover
+// them. A filter that a client subscribes to must be covered by one of Read. A filter that begins
+// with * covers no live topics; > covers all.
 type Grant struct {
 	Read, Write []string
 	Expires     time.Time // when the client is disconnected; zero is never
@@ -52,16 +53,27 @@ type claims struct {
 
 // JWT returns an authorization by signed tokens. key is as jwt.Parser expects for the method: a []byte for HS256, an
 // ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, and be signed
-// by that method.
+// by that method. There is one key, so their "kid" has no meaning; one with "crit" is refused.
 func JWT(method string, key any) func(*http.Request) (Grant, error) {
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithExpirationRequired())
+	return tokens(func(*jwt.Token) (any, error) { return key, nil }, method)
+}
+
+// tokens returns an authorization by tokens of some methods, whose keys keyOf returns.
+func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, error) {
+	parser := jwt.NewParser(jwt.WithValidMethods(methods), jwt.WithExpirationRequired())
+	known := func(t *jwt.Token) (any, error) {
+		if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
+			return nil, errCritical
+		}
+		return keyOf(t)
+	}
 	return func(r *http.Request) (Grant, error) {
 		token := Token(r)
 		if token == "" {
 			return Grant{}, ErrNoToken
 		}
 		var c claims
-		if _, err := parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return key, nil }); err != nil {
+		if _, err := parser.ParseWithClaims(token, &c, known); err != nil {
 			return Grant{}, fmt.Errorf("gateway: token: %w", err)
 		}
 		for _, t := range append(c.Push.Read, c.Push.Write...) {
@@ -72,6 +84,8 @@ func JWT(method string, key any) func(*http.Request) (Grant, error) {
 		return Grant{c.Push.Read, c.Push.Write, c.ExpiresAt.Time}, nil
 	}
 }
+
+var errCritical = errors.New("the header has critical extensions")
 
 // authorize asks the hook. If it refuses, authorize answers the request and returns false.
 func (g *Gateway) authorize(w http.ResponseWriter, r *http.Request) (Grant, bool) {

@@ -53,6 +53,12 @@ func TestTokens(t *testing.T) {
 		return token(t, method, key, d, all, all)
 	}
 	unsigned := sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, time.Minute)
+	critical := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"exp": time.Now().Add(time.Minute).Unix(), "push": map[string]any{"write": all}})
+	critical.Header["crit"] = []string{"b64"}
+	withCritical, err := critical.SignedString(secret)
+	must(t, err)
+	live := token(t, jwt.SigningMethodHS256, secret, time.Minute, []string{"*.b", "*"}, []string{"*.b"})
 	bad := token(t, jwt.SigningMethodHS256, secret, time.Minute, nil, []string{"a..b"})
 	good := token(t, jwt.SigningMethodHS256, secret, time.Minute, []string{"a.*", "b"}, []string{"a.>"})
 	for _, c := range []struct {
@@ -67,6 +73,11 @@ func TestTokens(t *testing.T) {
 		{"one of two topics", "GET", "/events?topic=b&topic=c", good, 403},
 		{"wider than allowed", "GET", "/events?topic=a.>", good, 403},
 		{"wider than allowed", "GET", "/poll?topic=*", good, 403},
+		{"live topic", "GET", "/events?topic=live.b", live, 403},
+		{"live topic", "GET", "/events?topic=live", live, 403},
+		{"live topic", "POST", "/publish?topic=live.b", live, 403},
+		{"durable topic beside", "POST", "/publish?topic=a.b", live, 200},
+		{"critical extension", "POST", "/publish?topic=a.b", withCritical, 401},
 		{"expired", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS256, secret, -time.Minute), 401},
 		{"never expires", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS256, secret, 0), 401},
 		{"other secret", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS256, []byte("other"), time.Minute), 401},

@@ -90,6 +90,10 @@ func Start(config NodeConfig) (*Node, error) {
 		if o.Host, o.Port, err = splitAddr(config.Listen); err != nil {
 			return nil, fmt.Errorf("gateway: Listen: %w", err)
 		}
+		// What is published there passes for stored, with the sequence that its headers have.
+		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{republishedPrefix + ">"}}}
+		o.Users = []*server.User{{Username: anyClient, Permissions: deny}}
+		o.NoAuthUser = anyClient
 	}
 	if config.Cluster != "" {
 		o.Cluster.Name, o.Cluster.PingInterval, o.Cluster.MaxPingsOut = clusterName, routePing, routePings
@@ -155,6 +159,9 @@ func checkStore(store string, clustered bool) error {
 	}
 	return nil
 }
+
+// anyClient is the user that clients without a name are.
+const anyClient = "client"
 
 const (
 	maxPayload = 8 << 20 // bytes of a message with its headers

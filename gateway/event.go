@@ -127,10 +127,16 @@ func appendPositions(b []byte, epoch string, n int, at func(topic int) uint64) [
 	return b
 }
 
+// beginning is the id before the first event that the stream has, and the epoch of its position.
+const beginning = "first"
+
 // parsePositions parses an id, which has one position or several. The empty string is the zero position.
 func parsePositions(id string) (all []position, err error) {
-	if id == "" {
+	switch id {
+	case "":
 		return []position{{}}, nil
+	case beginning:
+		return []position{{epoch: beginning}}, nil
 	}
 	epoch, numbers, ok := strings.Cut(id, "-")
 	if !ok || epoch == "" || len(epoch) > 32 || strings.Count(numbers, ".") >= maxTopics {

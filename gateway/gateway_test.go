@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -532,6 +533,13 @@ func TestIdempotency(t *testing.T) {
 	if status != 200 || status2 != 200 || strings.TrimSuffix(first, "}\n")+`,"duplicate":true}`+"\n" != second {
 		t.Errorf("%d %s%d %s", status, first, status2, second)
 	}
+	status, answer := s.request("POST", "/publish?topic=a", "y", "Idempotency-Key", "k")
+	if status != 422 || !strings.Contains(answer, "other data") {
+		t.Errorf("the key with other data: %d %s", status, answer)
+	}
+	if _, err := s.Publish(t.Context(), "a", []byte("y"), "k"); !errors.Is(err, ErrKeyReused) {
+		t.Errorf("Publish: %v", err)
+	}
 	if status, _ := s.request("POST", "/publish?topic=live.a", "x"); status != 202 {
 		t.Errorf("live: %d", status)
 	}
@@ -553,6 +561,9 @@ func TestRefused(t *testing.T) {
 		{"GET", "/events?topic=a&format=xml", "", 400},
 		{"GET", "/events?" + strings.Repeat("topic=a&", 65), "", 400},
 		{"GET", "/socket?topic=a", "", 426},
+		{"HEAD", "/events?topic=a", "", 405},
+		{"HEAD", "/socket?topic=a", "", 405},
+		{"HEAD", "/poll?topic=a", "", 405},
 		{"GET", "/other", "", 404},
 		{"POST", "/events?topic=a", "", 405},
 		{"POST", "/publish", "", 400},
@@ -563,7 +574,7 @@ func TestRefused(t *testing.T) {
 		{"GET", "/healthz", "", 200},
 		{"GET", "/readyz", "", 200},
 	} {
-		if status, body := s.request(c.method, c.path, c.body); status != c.status || body == "" {
+		if status, body := s.request(c.method, c.path, c.body); status != c.status || body == "" && c.method != "HEAD" {
 			t.Errorf("%s %s: %d %q, want %d", c.method, c.path, status, body, c.status)
 		}
 	}
@@ -706,6 +717,54 @@ func TestShorterStream(t *testing.T) {
 	}
 	if b.note(errNoStream, now.Add(maxBackwards)); !b.note(errBackwards, now.Add(2*maxBackwards)) {
 		t.Error("the stream was not given up")
+	}
+}
+
+// An audit finds that the stream was deleted. A gateway that has found it for a time ends, and is
+// not ready.
+func TestDeletedStream(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	must(t, s.js.DeleteStream(t.Context(), defaultStream))
+	_, err := s.hub.auditOnce(0)
+	if !errors.Is(err, errDeleted) {
+		t.Fatalf("the audit: %v", err)
+	}
+	var b backwards
+	now := time.Now()
+	if b.note(err, now) || !b.note(err, now.Add(maxBackwards)) {
+		t.Error("the stream was given up too early, or not at all")
+	}
+	s.fail()
+	if status, text := s.request("GET", "/readyz", ""); status != 503 || !strings.Contains(text, "stream") {
+		t.Errorf("/readyz: %d %s", status, text)
+	}
+}
+
+// A program that speaks NATS cannot pass an event for one of the stream's.
+func TestForgedEvent(t *testing.T) {
+	address := freeport.Addrs(t, 1)[0]
+	s := newSiteOn(t, newNode(t, NodeConfig{Store: t.TempDir(), Listen: address}), Config{})
+	r, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	defer r.close()
+	until(t, "the client has joined", func() bool { return s.members() == 1 })
+	refused := make(chan error, 1)
+	conn, err := nats.Connect("nats://"+address,
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	must(t, err)
+	defer conn.Close()
+	forged := nats.NewMsg(republishedPrefix + "a")
+	forged.Header.Set("Nats-Sequence", "1000")
+	forged.Header.Set("Nats-Last-Sequence", "0")
+	must(t, conn.PublishMsg(forged))
+	if err := <-refused; !errors.Is(err, nats.ErrPermissionViolation) {
+		t.Errorf("a forged event: %v", err)
+	}
+	must(t, conn.Publish(storedPrefix+"a", []byte("true"))) // publishing as such is allowed
+	m, err := r.next()
+	must(t, err)
+	if m.Data != "true" {
+		t.Errorf("got %q", m.Data)
 	}
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A history reads the stream of the durable topics.
@@ -151,6 +153,7 @@ const (
 
 var (
 	errNoStream   = errors.New("gateway: the stream cannot be read")
+	errDeleted    = fmt.Errorf("%w: it was deleted", errNoStream)
 	errTooMany    = errors.New("gateway: too many topics for one answer")
 	errUnexpected = errors.New("gateway: unexpected answer of JetStream")
 )
@@ -198,8 +201,12 @@ func (h *history) readState() (s streamState, err error) {
 	if err := h.call("STREAM.INFO.", nil, &answer); err != nil {
 		return s, err
 	}
-	if answer.Error != nil {
-		return s, fmt.Errorf("%w: %s", errNoStream, answer.Error.Description)
+	switch e := answer.Error; {
+	case e == nil:
+	case e.ErrCode == int(jetstream.JSErrCodeStreamNotFound):
+		return s, errDeleted
+	default:
+		return s, fmt.Errorf("%w: %s", errNoStream, e.Description)
 	}
 	members := answer.Cluster.Replicas
 	if name := answer.Cluster.Leader; name != "" {
@@ -237,6 +244,7 @@ func (h *history) readState() (s streamState, err error) {
 
 type apiError struct {
 	Code        int
+	ErrCode     int `json:"err_code"`
 	Description string
 }
 
@@ -385,6 +393,21 @@ func (h *history) get(ctx context.Context, r getRequest) (found []*nats.Msg, hor
 			return nil, 0, fmt.Errorf("%w: %s %s", errUnexpected, status, m.Header.Get("Description"))
 		}
 	}
+}
+
+// has reports whether the event with a sequence has the data. It does not know that of one that has
+// left the stream, or that cannot be read now, and says yes.
+func (h *history) has(ctx context.Context, seq uint64, data []byte) bool {
+	if err := h.acquire(ctx); err != nil {
+		return true
+	}
+	defer h.release()
+	var answer struct {
+		Error   *apiError
+		Message struct{ Data []byte }
+	}
+	err := h.call("STREAM.MSG.GET.", map[string]uint64{"seq": seq}, &answer)
+	return err != nil || answer.Error != nil || bytes.Equal(answer.Message.Data, data)
 }
 
 // stored makes an event of a message that a direct get has returned.

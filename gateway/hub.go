@@ -352,6 +352,9 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 			w.after = position{}
 			continue
 		case w.after == position{}:
+		case w.after.epoch == beginning:
+			w.after = position{s.epoch, max(s.first, 1) - 1}
+			continue
 		case w.after.epoch == s.epoch && w.after.seq <= s.last:
 			h.count.resumed.Add(1)
 			at = w.after

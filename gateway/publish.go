@@ -31,6 +31,8 @@ var (
 	ErrInvalid = fmt.Errorf("gateway: invalid event: %w", socknotify.ErrInvalid)
 	// ErrTooLong is returned for data that is larger than Config.MaxMessage.
 	ErrTooLong = errors.New("gateway: the event is too long")
+	// ErrKeyReused is returned if the event that was stored with the same key has other data.
+	ErrKeyReused = errors.New("gateway: the key was used for an event with other data")
 	// ErrUnavailable is returned if JetStream has not acknowledged an event: there is no quorum, or no room. The event may
 	// have been stored nevertheless. A publisher that repeats it with the same key gets it stored once.
 	ErrUnavailable = errors.New("gateway: the event was not acknowledged")
@@ -83,6 +85,9 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 	if err != nil {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	if ack.Duplicate && !g.hub.history.has(ctx, ack.Sequence, data) {
+		return Receipt{}, ErrKeyReused
+	}
 	g.hub.count.published.Add(1)
 	return Receipt{position{g.hub.epoch, ack.Sequence}.String(), ack.Duplicate}, nil
 }
@@ -105,9 +110,14 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !coversAny(grant.Write, topic) {
+	if !allows(grant.Write, topic) {
 		g.hub.count.denied.Add(1)
 		http.Error(w, fmt.Sprintf("topic %q: not allowed", topic), http.StatusForbidden)
+		return
+	}
+	if r.ContentLength > int64(g.config.MaxMessage) {
+		w.Header().Set("Connection", "close") // so that the body is not waited for
+		g.reject(w, r, http.StatusRequestEntityTooLarge, ErrTooLong.Error())
 		return
 	}
 	body := http.NewResponseController(w)
@@ -127,6 +137,8 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		w.Write(append(encode(receipt), '\n'))
 	case errors.Is(err, ErrTooLong), errors.As(err, new(*http.MaxBytesError)):
 		g.reject(w, r, http.StatusRequestEntityTooLarge, ErrTooLong.Error())
+	case errors.Is(err, ErrKeyReused):
+		g.reject(w, r, http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ErrUnavailable):
 		g.unavailable(w, r, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

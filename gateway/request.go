@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +34,11 @@ const joinTimeout = time.Minute
 // and calls serve. ctx is done when the gateway is closed, or after joinTimeout.
 func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet { // ServeMux takes HEAD for GET
+			w.Header().Set("Allow", http.MethodGet)
+			g.reject(w, r, http.StatusMethodNotAllowed, "want GET")
+			return
+		}
 		a, ok := g.accept(w, r)
 		if !ok {
 			return
@@ -91,7 +95,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 		return a, false
 	}
 	for _, want := range a.wants {
-		if !coversAny(grant.Read, want.filter) {
+		if !allows(grant.Read, want.filter) {
 			g.hub.count.denied.Add(1)
 			http.Error(w, fmt.Sprintf("topic %q: not allowed", want.filter), http.StatusForbidden)
 			return a, false
@@ -249,22 +253,13 @@ func (c *Config) mayPublish(r *http.Request) bool {
 	return origin == "" || slices.Contains(c.PublishOrigins, "*")
 }
 
-// allowsHost reports whether the gateway serves the host of a request. A page cannot have an
-// address as its name, so requests for one are not those of a page that was made for another host.
+// allowsHost reports whether the gateway serves the host of a request.
 func (c *Config) allowsHost(r *http.Request) bool {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	switch {
-	case err == nil, host == "", host == "localhost", strings.HasSuffix(host, ".localhost"):
+	case r.Host == "", serving.KnownHost(r.Host, c.Hosts), slices.Contains(c.Hosts, "*"):
 		return true
 	case len(c.Hosts) > 0:
-		return slices.ContainsFunc(c.Hosts, func(name string) bool {
-			return name == "*" || strings.EqualFold(name, host)
-		})
+		return false
 	case c.Authorize != nil:
 		return true
 	}

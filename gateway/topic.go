@@ -74,10 +74,11 @@ func covers(pattern, filter string) bool {
 	}
 }
 
-// coversAny reports whether one of the patterns covers filter.
-func coversAny(patterns []string, filter string) bool {
+// allows reports whether one of the patterns of a grant covers filter. A pattern that begins with *
+// stands for durable topics alone, as a filter does; the pattern > covers all topics.
+func allows(patterns []string, filter string) bool {
 	for _, p := range patterns {
-		if covers(p, filter) {
+		if covers(p, filter) && (p == ">" || isLive(p) == isLive(filter)) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/leaks"
@@ -29,13 +30,15 @@ type fataler interface {
 	Fatal(args ...any)
 }
 
-// newPort returns a port on an open backend.
+// newPort returns a port on an open backend. Its helper stays away, unless the test changes that,
+// because most tests carry out operations at moments of their own.
 func newPort[K comparable](tb fataler, poller backend.Poller, name string) *socknotify.Port[K] {
 	tb.Helper()
 	p, err := socknotify.New[K](backendtest.On(poller, name))
 	if err != nil {
 		tb.Fatal(err)
 	}
+	port.Of(p).Core.HelpAfter = time.Hour
 	return p
 }
 

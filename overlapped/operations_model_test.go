@@ -347,6 +347,7 @@ func (m *operationsModel) register(t *rapid.T) {
 // Random sequences of operations against a model of O1 to O5, O8, O9, O11, O13 and O14.
 func TestOperationsModel(t *testing.T) {
 	onEachOf(t, func(t *testing.T, p *socknotify.Port[*modelOp], _ *backendtest.Hooked) {
+		port.Of(p).Core.HelpAfter = atOnce
 		rapid.Check(t, func(t *rapid.T) {
 			tcp := rapid.Bool().Draw(t, "tcp")
 			pair := backendtest.Pair

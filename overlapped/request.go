@@ -61,8 +61,8 @@ func ConnectRequest[K comparable](s *sock.Socket, key K, to netip.AddrPort, op *
 
 // Process starts operations in order, and then dequeues as [socknotify.Port.Process] does, with the same timeouts and
 // errors. Every operation is started, unless the call fails as a whole, and the Result of each says whether it was.
-// What an operation can do when it is started is done then, even if nothing is dequeued. What it must wait for is
-// done by calls that wait on the port or poll it.
+// Operations are carried out whether or not anything is dequeued. While no call waits on the port, a goroutine of the
+// port does it, after a tenth of a second.
 //
 // It is for loops that serve many sockets. A loop handles the completions that one call returns, and starts the operations
 // that follow from them with the next call. The port keeps no reference to either slice.

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/test/load"
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 // BenchmarkAbuse measures good requests to a server in a process of its own beside bad peers: the server's CPU per good

@@ -3,6 +3,8 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,8 +15,9 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/load"
+	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/test/load"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -87,7 +90,17 @@ func role(name string) {
 		workers = 2
 	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
+	serve := s.Serve
 	switch kind {
+	case "tls", "cryptotls":
+		cert, _, err := selfcert.New(time.Hour, "localhost")
+		if err != nil {
+			panic(err)
+		}
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+		s.CryptoTLS = kind == "cryptotls"
+		s.BufferSize = 32 << 10
+		serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
 	case "input":
 		s.Handler = pieces{}
 	case "large":
@@ -107,7 +120,7 @@ func role(name string) {
 			}
 		}()
 	}
-	until(ctx, s.Serve)
+	until(ctx, serve)
 	s.Close()
 	s.Shutdown(context.Background())
 }
@@ -118,10 +131,27 @@ func BenchmarkEcho(b *testing.B) {
 	for _, r := range []string{"server/1", "server/2", "shared/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
-				res, cpu := benchServer(b, r, 100, 0, 2*time.Second, nil)
+				res, cpu := benchServer(b, r, requests(100, 0, 2*time.Second), nil)
 				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
+	}
+}
+
+// BenchmarkTLS measures the CPU per request of a server that keeps its TLS records itself, and of one
+// that leaves them to crypto/tls. Compare within one run.
+func BenchmarkTLS(b *testing.B) {
+	for _, size := range []int{64, 16 << 10} {
+		for _, r := range []string{"tls/1", "cryptotls/1"} {
+			b.Run(fmt.Sprintf("%d/%s", size, r), func(b *testing.B) {
+				for b.Loop() {
+					config := load.Config{Connections: 100, Size: size, Duration: 2 * time.Second,
+						TLS: &tls.Config{InsecureSkipVerify: true}}
+					res, cpu := benchServer(b, r, config, nil)
+					b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
+				}
+			})
+		}
 	}
 }
 
@@ -131,7 +161,7 @@ func BenchmarkObserved(b *testing.B) {
 	for _, r := range []string{"server/1", "observed/1", "server/2", "observed/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
-				res, cpu := benchServer(b, r, 100, 0, 2*time.Second, nil)
+				res, cpu := benchServer(b, r, requests(100, 0, 2*time.Second), nil)
 				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
@@ -145,7 +175,7 @@ func BenchmarkUneven(b *testing.B) {
 	for _, shards := range []string{"1", "0"} {
 		b.Run("shards="+shards, func(b *testing.B) {
 			for b.Loop() {
-				res, _ := benchServer(b, "uneven/"+shards, 100, 5000, 2*time.Second, nil)
+				res, _ := benchServer(b, "uneven/"+shards, requests(100, 5000, 2*time.Second), nil)
 				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
 				b.ReportMetric(float64(res.P90)/1e3, "p90-us")
 			}
@@ -162,7 +192,7 @@ func BenchmarkSlowReader(b *testing.B) {
 	}{{"alone", -1}, {"stalled", 0}, {"slow", 5 * time.Millisecond}} {
 		b.Run(r.name, func(b *testing.B) {
 			for b.Loop() {
-				res, _ := benchServer(b, "large/2", 1000, 20000, 4*time.Second, func(addr string) {
+				res, _ := benchServer(b, "large/2", requests(1000, 20000, 4*time.Second), func(addr string) {
 					if r.each < 0 {
 						return
 					}
@@ -234,9 +264,14 @@ func until(ctx context.Context, serve func(net.Listener) error) {
 	<-ctx.Done()
 }
 
+// requests are of 64 bytes: as many as are answered if rate is 0, and otherwise rate in a second.
+func requests(connections int, rate float64, d time.Duration) load.Config {
+	return load.Config{Connections: connections, Size: 64, Rate: rate, Duration: d}
+}
+
 // benchServer starts the server of a role, loads it, and returns the processor time that the server used.
 // beside, which may be nil, is called with the address before the load begins.
-func benchServer(tb testing.TB, r string, connections int, rate float64, d time.Duration, beside func(addr string)) (res load.Result, cpu time.Duration) {
+func benchServer(tb testing.TB, r string, config load.Config, beside func(addr string)) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+r)
 	out, err := cmd.StdoutPipe()
@@ -252,8 +287,8 @@ func benchServer(tb testing.TB, r string, connections int, rate float64, d time.
 		beside(addr)
 	}
 	if err == nil {
-		res, err = load.Run(tb.Context(), load.Config{Addr: addr, Connections: connections, Size: 64, Depth: 1,
-			Rate: rate, Duration: d, Timeout: soon, Strict: true}, nil)
+		config.Addr, config.Depth, config.Timeout, config.Strict = addr, 1, soon, true
+		res, err = load.Run(tb.Context(), config, nil)
 	}
 	cmd.Process.Signal(os.Interrupt)
 	cmd.Wait()

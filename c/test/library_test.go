@@ -221,7 +221,7 @@ func TestSymbols(t *testing.T) {
 // programs are the test programs in C.
 var programs = []string{
 	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
-	"reuse", "sockets", "closes",
+	"reuse", "sockets", "closes", "undequeued",
 }
 
 func TestPrograms(t *testing.T) {

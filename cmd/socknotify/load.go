@@ -18,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/test/load"
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 type loadFlags struct {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/test/load"
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 // On a terminal the progress is a bar in one line, which is cleared at the end.

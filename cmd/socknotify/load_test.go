@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
-	"github.com/socknotify/socknotify/internal/test/load"
 	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )

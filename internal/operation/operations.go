@@ -109,6 +109,7 @@ func cancelAt(p *port.Port, o *Overlapped, at uint32) bool {
 	to := outlet{port: p}
 	to.complete(o)
 	p.Waiters.WakeOne(nil)
+	p.CountWaiting(nil, s)
 	if connect {
 		// Operations that waited for the connect proceed. What they need may have been reported
 		// already.

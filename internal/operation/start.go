@@ -60,6 +60,7 @@ func (ops *operations) proceed(w *port.Call, held sock.Held, d fdstate.Dir) (que
 	to := outlet{port: ops.port}
 	more := ops.operate(held, d, &to)
 	index := uint32(ops.socket.Handle())
+	ops.port.CountWaiting(w, ops.slot)
 	if ops.pending(d) {
 		ops.port.Await(w, ops.slot, index, ops.Awaited())
 	}

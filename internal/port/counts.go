@@ -70,7 +70,8 @@ type stripe struct {
 	saved         atomic.Uint64
 	accepted      atomic.Uint64
 	completions   atomic.Uint64
-	_             [128 - 10*8]byte
+	operating     atomic.Int64 // sockets whose operations began to wait, minus those that ended
+	_             [128 - 11*8]byte
 }
 
 // enter counts a call in. False means that the port is closed, and that nothing of it may be used.

@@ -16,6 +16,7 @@
 //
 //	waiting.go     a call dequeues, and waits as leader or follower
 //	outside.go     a call that waits in code of its caller, for the C library
+//	helper.go      a goroutine carries out operations while no call does
 //	harvest.go     a report becomes a notification
 //	accepting.go   a listener's report becomes connections
 //	operations.go  a report is for package operation
@@ -35,6 +36,7 @@
 //	record.go      what a registration has besides its word; packets; the interface Operations
 //	conntable.go   the registered connections of package net
 //	waiters.go     the calls that wait, and who is woken
+//	helperstate.go when the helper runs
 //	turnstile.go   a lock with a count
 //	errors.go, events.go  errors and values of the public packages
 package port

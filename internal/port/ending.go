@@ -18,6 +18,7 @@ func (p *Port) forget(s *Slot, index uint32) {
 func (p *Port) release(s *Slot, was uint64, index uint32, removed bool) {
 	if reg := s.Reg.Swap(nil); reg != nil && reg.Work != nil && reg.Work.Operations != nil {
 		reg.Work.Operations.Abort(net.ErrClosed)
+		p.countWaiting(&p.Core.Stripes[index%Stripes], s, false)
 	}
 	if o := p.Core.Observer.Load(); o != nil {
 		(*o).Ended(index, removed)

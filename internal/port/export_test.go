@@ -44,3 +44,9 @@ var (
 
 // State returns the state word.
 func (s *Slot) State() uint64 { return s.word.Load() }
+
+// Helping reports whether the helper leads.
+func (p *Port) Helping() bool { return p.Waiters.helping() }
+
+// NeededHelper reports whether the helper's timer has ever been started.
+func (p *Port) NeededHelper() bool { return p.Core.helper.timer != nil }

@@ -16,8 +16,27 @@ func (p *Port) dequeue(w *Call, out Entries) int {
 	return p.dequeueOnce(w, out)
 }
 
-// dequeueAlone is dequeue for a call that returns if it finds nothing.
+// dequeueAlone is dequeue for a call that returns if it finds nothing. No other call, and not the
+// helper, must hide something from it.
 func (p *Port) dequeueAlone(w *Call, out Entries) int {
+	k := &p.Waiters
+	if leads := k.leads.Load(); leads%2 == 0 {
+		if n := p.dequeueExclusively(w, out); n > 0 || k.leads.Load() == leads {
+			return n
+		}
+	}
+	return p.dequeueSuspended(w, out)
+}
+
+// dequeueSuspended is dequeueExclusively while the helper does not lead.
+func (p *Port) dequeueSuspended(w *Call, out Entries) int {
+	p.Waiters.suspendHelper()
+	defer p.Waiters.resumeHelper()
+	return p.dequeueExclusively(w, out)
+}
+
+// dequeueExclusively is dequeue with the lock of levels held alone.
+func (p *Port) dequeueExclusively(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
 		return p.dequeueOnce(w, out)
 	}

@@ -13,7 +13,7 @@ import (
 func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, checksKeys bool) {
 	c := &Core{
 		Poller: poller, Edges: poller.Edges(), OwnEdges: poller.Edges(), Backend: name,
-		left: make(chan struct{}, 1), port: weak.Make(p),
+		left: make(chan struct{}, 1), port: weak.Make(p), HelpAfter: HelpAfter,
 	}
 	c.owner = fdstate.Owner{
 		Closing: func(t *fdstate.FD, handle uintptr) {
@@ -33,7 +33,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 		},
 	}
 	p.Core, p.typed, p.checksKeys = c, t, checksKeys
-	p.Waiters.queue, p.Waiters.poller = q, poller
+	p.Waiters.queue, p.Waiters.core = q, c
 	owners.addPort(c)
 }
 
@@ -67,8 +67,10 @@ func (c *Core) shut() error {
 	return c.err
 }
 
-// Abandon is the cleanup of a port that was dropped without Close. No call can be inside.
+// Abandon is the cleanup of a port that was dropped without Close. No call can be inside, but the
+// helper, which keeps no port reachable.
 func (c *Core) Abandon() {
 	c.Closed.Store(true)
+	c.Poller.Wake()
 	c.shut()
 }

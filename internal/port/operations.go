@@ -99,6 +99,7 @@ func (p *Port) operate(
 	n, more = ops.Reported(held, d, out)
 	w.stripe.completions.Add(uint64(n))
 	f := ops.Awaited()
+	p.countWaiting(w.stripe, s, f != EventNone)
 	switch {
 	case f == EventNone || p.Core.Edges && f&^wordFilter(s.word.Load()) == 0:
 	case p.Core.Edges:
@@ -146,6 +147,32 @@ func (p *Port) WatchAlso(s *Slot, index uint32, f Events) {
 	if f != EventNone {
 		s.update(func(v uint64) uint64 { return v | uint64(f) })
 		p.Recheck(s, index)
+	}
+}
+
+// CountWaiting counts a socket whose operations have begun to wait for it, or wait no more. w may
+// be nil. The slot is locked, and has a registration for operations.
+func (p *Port) CountWaiting(w *Call, s *Slot) {
+	t := &p.Core.Stripes[0]
+	if w != nil {
+		t = w.stripe
+	}
+	p.countWaiting(t, s, !s.Reg.Load().Work.idle())
+}
+
+func (p *Port) countWaiting(t *stripe, s *Slot, waits bool) {
+	if waits == s.waits {
+		return
+	}
+	k := &p.Waiters
+	if s.waits = waits; !waits {
+		t.operating.Add(-1)
+		k.wakeHelper() // it ends with the last operation
+		return
+	}
+	t.operating.Add(1)
+	if k.help.Load() == helpNone {
+		k.timeHelp(helpNone)
 	}
 }
 

@@ -3,6 +3,7 @@ package port
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 	"weak"
 
@@ -42,6 +43,14 @@ type Core struct {
 	left      chan struct{} // receives when a call leaves a closed port
 	once      sync.Once
 	err       error // of closing the backend
+
+	helper helper
+	// HelpAfter is how long operations wait for a call that dequeues before the helper carries them
+	// out. Only tests change it, before the first operation.
+	HelpAfter time.Duration
+	// Park is Poller.Park for the helper, unless it is nil. It may block while another Park, which
+	// a report or a Wake ends, runs.
+	Park func(until time.Time, poll func() bool) error
 }
 
 // Enter counts a call in that has no Call of its own. False means that the port is closed.

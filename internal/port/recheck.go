@@ -39,13 +39,16 @@ func (p *Port) markRecheck(s *Slot, index uint32, token uint64) bool {
 		if !sameEpoch(was, token) || was&wEnabled == 0 {
 			return false
 		}
-		if was&wRecheck != 0 {
-			return true
-		}
-		if s.word.CompareAndSwap(was, was|wRecheck) {
+		if was&wRecheck == 0 {
+			if !s.word.CompareAndSwap(was, was|wRecheck) {
+				continue
+			}
 			p.pushRecheck(s, index)
-			return true
 		}
+		if was&wOverlapped != 0 {
+			p.Waiters.helpRecheck()
+		}
+		return true
 	}
 }
 
@@ -63,20 +66,43 @@ func (p *Port) recheckAll(w *Call) {
 		index := link - 1
 		s := p.Table.Lookup(index)
 		p.lockSlot(w, s)
-		link = s.next // after the update below the slot may be linked again
-		_, is := s.update(func(v uint64) uint64 { return v &^ wRecheck })
-		// same: a level that the backend has reported, and watches as the word says.
-		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wSuppressed) == 0
-		if is&wRegistered == 0 || is&wEnabled == 0 || same && s.drainedFor(is) {
-			s.Mu.Unlock()
-			continue
-		}
-		p.add(w, &Entry{}, s, is, index, &backend.Change{
-			Handle: Socket(index), Action: backend.Set, Token: token(is, index),
-			Interest: p.Core.interest(is), SkipIdle: same,
-		})
+		link = s.next // once rechecked, the slot may be linked again
+		p.recheckSlot(w, s, index)
 	}
 	p.flush(w)
+}
+
+// recheckOperations is recheckAll for the helper. It leaves other slots than those of operations on
+// the list.
+func (p *Port) recheckOperations(w *Call) {
+	for link := p.rechecks.Swap(0); link != 0; {
+		index := link - 1
+		s := p.Table.Lookup(index)
+		link = s.next // only the call that has taken the list changes it
+		if s.word.Load()&wOverlapped == 0 {
+			p.pushRecheck(s, index)
+			continue
+		}
+		p.lockSlot(w, s)
+		p.recheckSlot(w, s, index)
+	}
+	p.flush(w)
+}
+
+// recheckSlot adds the change that makes the backend poll a slot to the batch. The slot is locked,
+// and has just been taken off the recheck list.
+func (p *Port) recheckSlot(w *Call, s *Slot, index uint32) {
+	_, is := s.update(func(v uint64) uint64 { return v &^ wRecheck })
+	// same: a level that the backend has reported, and watches as the word says.
+	same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wSuppressed) == 0
+	if is&wRegistered == 0 || is&wEnabled == 0 || same && s.drainedFor(is) {
+		s.Mu.Unlock()
+		return
+	}
+	p.add(w, &Entry{}, s, is, index, &backend.Change{
+		Handle: Socket(index), Action: backend.Set, Token: token(is, index),
+		Interest: p.Core.interest(is), SkipIdle: same,
+	})
 }
 
 // sockBlocked re-arms an edge registration on a backend without edges: a call on the socket would

@@ -22,6 +22,8 @@ type Slot struct {
 	Mu  sync.Mutex
 	// next links the slot into the port's recheck list while the word has wRecheck: index + 1.
 	next uint32
+	// waits is set while the slot is counted as one whose operations wait. Mu guards it.
+	waits bool
 }
 
 // The state word has flags below and the epoch above.

@@ -3,8 +3,6 @@ package port
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // waiters are the calls that block because they found nothing to dequeue. Once the port has had a
@@ -31,6 +29,10 @@ import (
 // kernel, and these wake no one. So the polling call chooses another waiter; the leader does so
 // when it leaves.
 //
+// The helper (helperstate.go) is a leader that is not on the list, and is never chosen. A call that
+// is added while the helper leads wakes it under the lock. The helper then ends its lead and
+// chooses a successor, as any leader does.
+//
 // The call that chooses a follower removes it from the list and sends a token on its channel. The
 // follower receives the token before it is added again, so there is never more than one token and
 // the sender never blocks.
@@ -47,11 +49,15 @@ type waiters struct {
 	wakeups uint64
 	closed  bool
 
-	queue  QueueEnds
-	poller backend.Poller // the leader parks in it
+	queue QueueEnds
+	core  *Core // of the backend in which the leader parks, and of the helper
 	// watching is set by the first registration. Until then the backend has nothing to report, and
 	// a call waits for the queue alone.
 	watching atomic.Bool
+	// help says when the helper's timer must be started. leads is odd while the helper leads; it
+	// changes under the lock.
+	help  atomic.Uint32
+	leads atomic.Uint32
 }
 
 // A waiter is the part of a call that waits.
@@ -83,6 +89,8 @@ func (k *waiters) add(w *waiter) (lead, open bool) {
 	if k.leader.Load() == nil && k.watching.Load() {
 		k.leader.Store(w)
 		lead = true
+	} else if k.helping() {
+		k.core.Poller.Wake() // the helper chooses a waiter, which becomes the leader
 	}
 	k.Leave(+1)
 	return lead, true
@@ -104,9 +112,17 @@ func (k *waiters) remove(w *waiter) {
 // leave removes a call that is awake from the list. If the call does not wait again (out), the
 // others must keep a leader, and work that the call was chosen for must go to another.
 func (k *waiters) leave(w *waiter, out bool) {
-	if w.woken && !(out && k.needsWaiter()) {
-		return // it is off the list and has polled, and no other call is needed
+	// If it has received a token, it is off the list and has polled.
+	if !w.woken || out && k.needsWaiter() {
+		k.unlist(w, out)
 	}
+	if out && k.help.Load() == helpDue {
+		k.timeHelp(helpDue)
+	}
+}
+
+// unlist is leave for a call that is on the list, or must wake another.
+func (k *waiters) unlist(w *waiter, out bool) {
 	k.Enter()
 	asleep := 0
 	owed := false
@@ -185,7 +201,7 @@ func (k *waiters) choose(self *waiter) *waiter {
 	for w != nil && (w == self || w == leader) {
 		w = w.after
 	}
-	if w == nil && leader != self {
+	if w == nil && leader != self && !k.helping() {
 		w = leader
 	}
 	if w == nil {
@@ -237,6 +253,9 @@ func (k *waiters) close() {
 			}
 			w = after
 		}
+		if k.helping() {
+			k.core.Poller.Wake()
+		}
 	}
 	k.Leave(asleep)
 }
@@ -253,7 +272,7 @@ func (k *waiters) wakeLeader(w *waiter) {
 		w.alert()
 		return
 	}
-	k.poller.Wake()
+	k.core.Poller.Wake()
 }
 
 // sendToken sends a follower its token. It has been removed from the list, and may end as soon as

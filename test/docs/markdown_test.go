@@ -41,7 +41,7 @@ type words struct {
 }
 
 // languages are the languages that a block may name.
-var languages = []string{"", "c", "go", "mermaid", "text"}
+var languages = []string{"", "c", "go", "html", "mermaid", "text"}
 
 // parse divides a document into its parts, as GitHub does.
 func parse(path, source string) *page {

@@ -21,9 +21,11 @@ import (
 
 // A tab is a page in Chromium, driven by its debugging protocol.
 type tab struct {
-	t    *testing.T
-	conn net.Conn
-	n    int
+	t       *testing.T
+	browser string // the address of its debugging protocol
+	id      string
+	conn    net.Conn
+	n       int
 }
 
 // openTab starts Chromium with one page. The test is skipped where Chromium is not installed.
@@ -63,15 +65,30 @@ func openTab(t *testing.T, page string) *tab {
 	}
 	at, err := url.Parse(debugger)
 	must(t, err)
-	code, body := ask(t, "PUT", "http://"+at.Host+"/json/new?"+url.QueryEscape(page), "")
-	var target struct{ WebSocketDebuggerURL string }
+	b := &tab{t: t, browser: at.Host}
+	return b.another(page)
+}
+
+// another opens a page in another tab of the same browser.
+func (b *tab) another(page string) *tab {
+	b.t.Helper()
+	code, body := ask(b.t, "PUT", "http://"+b.browser+"/json/new?"+url.QueryEscape(page), "")
+	var target struct{ ID, WebSocketDebuggerURL string }
 	if err := json.Unmarshal([]byte(body), &target); code != http.StatusOK || err != nil {
-		t.Fatal(code, err, body)
+		b.t.Fatal(code, err, body)
 	}
 	conn, _, _, err := ws.Dial(context.Background(), target.WebSocketDebuggerURL)
-	must(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return &tab{t: t, conn: conn}
+	must(b.t, err)
+	b.t.Cleanup(func() { conn.Close() })
+	return &tab{b.t, b.browser, target.ID, conn, 0}
+}
+
+// close closes the tab.
+func (b *tab) close() {
+	b.t.Helper()
+	if code, body := ask(b.t, "GET", "http://"+b.browser+"/json/close/"+b.id, ""); code != http.StatusOK {
+		b.t.Fatal(code, body)
+	}
 }
 
 // eval evaluates an expression in the page, and returns its value.
@@ -79,7 +96,8 @@ func (b *tab) eval(expression string) any {
 	b.t.Helper()
 	b.n++
 	request, err := json.Marshal(map[string]any{"id": b.n, "method": "Runtime.evaluate",
-		"params": map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}})
+		"params": map[string]any{"expression": "if (typeof $ === 'undefined') globalThis.$ = id => document.getElementById(id);" + expression,
+			"returnByValue": true, "awaitPromise": true}})
 	must(b.t, err)
 	b.conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	must(b.t, wsutil.WriteClientText(b.conn, request))
@@ -125,7 +143,7 @@ func (b *tab) connected(subscribers int) {
 	b.t.Helper()
 	until(b.t, "all subscribers are connected", func() bool {
 		return b.eval(`Array.from(document.querySelectorAll('.state')).
-			filter(e => e.textContent.startsWith('connected')).length`) == float64(subscribers)
+			filter(e => e.textContent === 'open').length`) == float64(subscribers)
 	})
 }
 
@@ -183,19 +201,25 @@ func TestDemoOfCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes")
 	}
-	nodes, debug, _, kill := startMembers(t, "--demo", "--origins", "*")
+	members, nodes := startMembers(t, "--demo", "--origins", "*")
 	b := openTab(t, nodes[0]+"/demo/#nodes="+strings.Join(nodes, ","))
 	b.connected(3)
-	until(t, "all have joined", func() bool { return b.joined(debug[0]) == 3 })
+	until(t, "all have joined", func() bool {
+		n := 0
+		for _, m := range members {
+			n += b.joined(m.debug)
+		}
+		return n == 3
+	})
 	b.publish("demo.one", "before")
 	b.shown(3, "demo.one before")
-	kill[0]()
+	members[0].kill()
 	b.publish("demo.one", "after")
 	b.shown(3, "demo.one before", "demo.one after")
 	b.connected(3)
 	var s status
 	until(t, "the status shows two members with the events", func() bool {
-		_, body := ask(t, "GET", debug[1]+"/status", "")
+		_, body := ask(t, "GET", members[1].debug+"/status", "")
 		must(t, json.Unmarshal([]byte(body), &s))
 		current := 0
 		for _, m := range s.Members {

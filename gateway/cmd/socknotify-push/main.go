@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -29,19 +30,23 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal has its default effect
-	os.Exit(command(ctx, os.Args[1:], os.Stderr))
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // command runs a command line, and returns the exit status.
-func command(ctx context.Context, args []string, stderr io.Writer) int {
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "backup" {
 		return backup(ctx, args[1:], stderr)
 	}
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		return 0
-	}
-	if err != nil {
+	case err == nil && o.version:
+		info, _ := debug.ReadBuildInfo()
+		fmt.Fprintln(stdout, "socknotify-push", info.Main.Version, info.GoVersion)
+		return 0
+	case err != nil:
 		fmt.Fprintf(stderr, "socknotify-push: %v\n", err)
 		return 2
 	}
@@ -59,8 +64,9 @@ type options struct {
 	node                       gateway.NodeConfig
 	config                     gateway.Config
 	jwtSecret, restore         string
+	jwks                       gateway.JWKS
 	drain                      time.Duration
-	demo                       bool
+	demo, version              bool
 	level                      slog.Level
 }
 
@@ -94,12 +100,15 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.config.Stream.Await, "await-stream", false,
 		"wait until another member has restored the stream, do not make it")
 	f.StringVar(&o.jwtSecret, "jwt-secret", "",
-		"file with the secret of HS256 tokens; without it each client may read and write everything")
+		"file with the secret of HS256 tokens; without it or --jwks each client may read and write everything")
+	f.StringVar(&o.jwks.URL, "jwks", "",
+		"https URL of the public keys of RS256, ES256 and EdDSA tokens, instead of --jwt-secret")
+	f.BoolVar(&o.jwks.Private, "jwks-private", false, "allow a private or loopback address for --jwks")
 	f.StringVar(&origins, "origins", "", "origins whose pages may use the gateway, separated by commas; * is all")
 	f.StringVar(&publishers, "publish-origins", "",
 		"those whose pages may publish (default those of --origins)")
 	f.StringVar(&hosts, "hosts", "", "host names of this node for clients, separated by commas; * is all "+
-		"(default all, but localhost alone on a loopback address without --jwt-secret)")
+		"(default all, but localhost alone on a loopback address without tokens)")
 	f.StringVar(&slow, "slow-policy", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
 	f.IntVar(&o.config.MaxQueued, "max-queued", 256<<10, "bytes that wait for a client that reads too slowly")
 	f.DurationVar(&o.config.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
@@ -108,6 +117,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.config.Retry, "retry", 3*time.Second, "average time after which clients come back")
 	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
+	f.BoolVar(&o.version, "version", false, "print the version")
 	f.DurationVar(&o.drain, "drain", 10*time.Second, "time over which clients are sent away at the end")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -125,6 +135,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, fmt.Errorf("--sync %s: want always or interval", sync)
 	case slow != "close" && slow != "drop":
 		return nil, fmt.Errorf("--slow-policy %s: want close or drop", slow)
+	case o.jwks.URL != "" && o.jwtSecret != "":
+		return nil, errors.New("--jwt-secret and --jwks: want one of them")
 	case (o.cert == "") != (o.key == ""):
 		return nil, errors.New("--cert and --key go together")
 	case (o.node.Cluster == "") != (routes == ""):

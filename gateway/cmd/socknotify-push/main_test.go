@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 			io.Copy(io.Discard, os.Stdin)
 			os.Exit(3)
 		}()
-		os.Exit(command(context.Background(), strings.Split(args, " "), os.Stderr))
+		os.Exit(command(context.Background(), strings.Split(args, " "), os.Stdout, os.Stderr))
 	}
 	leaks.Main(m)
 }
@@ -59,15 +60,30 @@ func startProcess(t *testing.T, args ...string) (p *os.Process, kill func()) {
 	return c.Process, kill
 }
 
-// startMembers starts three processes that are a cluster, and waits until they are ready. more are flags of each.
-func startMembers(t *testing.T, more ...string) (urls, debug []string, processes []*os.Process, kill []func()) {
+// A member is one of the three processes of a cluster.
+type member struct {
+	*os.Process
+	url, debug string
+	args       []string
+	kill       func()
+}
+
+// start starts the process, again if it was killed.
+func (m *member) start(t *testing.T) {
+	t.Helper()
+	m.Process, m.kill = startProcess(t, m.args...)
+}
+
+// startMembers starts a cluster, and waits until it is ready. more are flags of each member.
+func startMembers(t *testing.T, more ...string) (all []*member, urls []string) {
 	t.Helper()
 	addrs := freeport.Addrs(t, 9)
 	for i := range 3 {
-		p, k := startProcess(t, append([]string{"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
-			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","), "--debug-addr", addrs[6+i]}, more...)...)
-		urls, debug = append(urls, "http://"+addrs[i]), append(debug, "http://"+addrs[6+i])
-		processes, kill = append(processes, p), append(kill, k)
+		m := &member{url: "http://" + addrs[i], debug: "http://" + addrs[6+i]}
+		m.args = append([]string{"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
+			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","), "--debug-addr", addrs[6+i]}, more...)
+		m.start(t)
+		all, urls = append(all, m), append(urls, m.url)
 	}
 	for _, url := range urls {
 		until(t, "a member is ready", func() bool {
@@ -75,7 +91,7 @@ func startMembers(t *testing.T, more ...string) (urls, debug []string, processes
 			return code == http.StatusOK
 		})
 	}
-	return urls, debug, processes, kill
+	return all, urls
 }
 
 func must1[T any](v T, err error) T {
@@ -97,6 +113,17 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// --version prints the version of the module, on the standard output.
+func TestVersion(t *testing.T) {
+	var out, wrong bytes.Buffer
+	if status := command(t.Context(), []string{"--version"}, &out, &wrong); status != 0 || wrong.Len() > 0 {
+		t.Errorf("status %d, %s", status, wrong.String())
+	}
+	if got := out.String(); !strings.HasPrefix(got, "socknotify-push ") || !strings.Contains(got, runtime.Version()) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // A wrong command line is refused with the status 2 and a message that names what is wrong.
 func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
@@ -104,6 +131,7 @@ func TestWrongUsage(t *testing.T) {
 		"--slow-policy wait":              "--slow-policy wait",
 		"--cert x":                        "--cert",
 		"--cluster 127.0.0.1:1":           "--routes",
+		"--jwks x --jwt-secret y":         "--jwks",
 		"--nats x --cluster a --routes b": "--nats",
 		"extra":                           "extra",
 		"--restore x --await-stream":      "--restore",
@@ -112,7 +140,7 @@ func TestWrongUsage(t *testing.T) {
 		"--nothing":                       "nothing",
 	} {
 		var out bytes.Buffer
-		if status := command(t.Context(), strings.Fields(args), &out); status != 2 || !strings.Contains(out.String(), want) {
+		if status := command(t.Context(), strings.Fields(args), io.Discard, &out); status != 2 || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: status %d, %q", args, status, out.String())
 		}
 	}
@@ -121,6 +149,7 @@ func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--addr 127.0.0.1:0 --jwt-secret " + short:     "32 bytes",
 		"--addr 127.0.0.1:0 --jwt-secret /no/such":     "/no/such",
+		"--addr 127.0.0.1:0 --jwks http://127.0.0.1/":  "https",
 		"--addr 127.0.0.1:x":                           "unknown port",
 		"--addr 127.0.0.1:0 --restore /no/such":        "/no/such",
 		"backup --store /no/such x":                    "/no/such",
@@ -128,7 +157,7 @@ func TestWrongUsage(t *testing.T) {
 		"--addr 127.0.0.1:0 --nats nats://127.0.0.1:1": "--nats",
 	} {
 		var out bytes.Buffer
-		if status := command(t.Context(), strings.Fields(args), &out); status != 1 || !strings.Contains(out.String(), want) {
+		if status := command(t.Context(), strings.Fields(args), io.Discard, &out); status != 1 || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: status %d, %q", args, status, out.String())
 		}
 	}
@@ -158,7 +187,7 @@ func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
 	status := make(chan int, 1)
 	go func() {
 		common := []string{"--addr", addrs[0], "--debug-addr", addrs[1], "--name", "one", "--drain", "100ms"}
-		status <- command(ctx, append(common, args...), io.Discard)
+		status <- command(ctx, append(common, args...), io.Discard, io.Discard)
 	}()
 	stop = sync.OnceValue(func() int {
 		cancel()
@@ -220,6 +249,17 @@ func TestCommand(t *testing.T) {
 			code, body := ask(t, "GET", debug+path, "")
 			return code == http.StatusOK && strings.Contains(body, want)
 		})
+	}
+	for _, path := range []string{"/metrics", "/status", "/"} { // a page of another site
+		r, err := http.NewRequest("GET", debug+path, nil)
+		must(t, err)
+		r.Host = "rebound.example.org"
+		answer, err := caller.Do(r)
+		must(t, err)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusMisdirectedRequest {
+			t.Errorf("%s for another host: %s", path, answer.Status)
+		}
 	}
 	if status := stop(); status != 0 {
 		t.Fatalf("status %d", status)
@@ -297,7 +337,7 @@ func TestBackup(t *testing.T) {
 	write := func(args ...string) {
 		t.Helper()
 		var out bytes.Buffer
-		if status := command(t.Context(), append([]string{"backup"}, args...), &out); status != 0 {
+		if status := command(t.Context(), append([]string{"backup"}, args...), io.Discard, &out); status != 0 {
 			t.Fatalf("backup %s: status %d: %s", args, status, out.String())
 		}
 	}
@@ -305,12 +345,12 @@ func TestBackup(t *testing.T) {
 	stop()
 	write("--final", "--store", store, stopped)
 	var out bytes.Buffer
-	if status := command(t.Context(), []string{"backup", "--store", store, stopped}, &out); status != 1 {
+	if status := command(t.Context(), []string{"backup", "--store", store, stopped}, io.Discard, &out); status != 1 {
 		t.Errorf("a file that exists was overwritten: status %d: %s", status, out.String())
 	}
 	out.Reset()
 	closed := []string{"--addr", "127.0.0.1:0", "--name", "one", "--store", store}
-	status := command(t.Context(), closed, &out)
+	status := command(t.Context(), closed, io.Discard, &out)
 	if status != 1 || !strings.Contains(out.String(), "closed") {
 		t.Errorf("after the final backup: status %d: %s", status, out.String())
 	}

@@ -20,7 +20,7 @@ func TestNoQuorum(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes, and waits for an acknowledgement that does not come")
 	}
-	urls, _, processes, _ := startMembers(t, "--window", "1h")
+	members, urls := startMembers(t, "--window", "1h")
 	publish := func(topic, text string) (*http.Response, gateway.Receipt) {
 		r, err := http.NewRequest("POST", urls[0]+"/publish?topic="+topic, strings.NewReader(text))
 		must(t, err)
@@ -53,7 +53,7 @@ func TestNoQuorum(t *testing.T) {
 	if got := durable("data: "); got != "before" {
 		t.Fatalf("got %q", got)
 	}
-	for _, p := range processes[1:] {
+	for _, p := range members[1:] {
 		must(t, p.Signal(syscall.SIGSTOP))
 		var status syscall.WaitStatus // the process runs for a while after the signal
 		if _, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
@@ -68,7 +68,7 @@ func TestNoQuorum(t *testing.T) {
 		answer, _ := publish("live.news", "live")
 		return answer.StatusCode == http.StatusAccepted && live("data: ") == "live"
 	})
-	for _, p := range processes[1:] {
+	for _, p := range members[1:] {
 		must(t, p.Signal(syscall.SIGCONT))
 	}
 	id := acknowledged("during").ID

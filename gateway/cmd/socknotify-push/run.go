@@ -21,6 +21,7 @@ import (
 
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 )
@@ -52,6 +53,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 			return fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
 		}
 		o.config.Authorize = gateway.JWT("HS256", secret)
+	}
+	if o.jwks.URL != "" {
+		o.jwks.Logger = log
+		if o.config.Authorize, err = o.jwks.Authorize(ctx); err != nil {
+			return err
+		}
 	}
 	if o.restore != "" {
 		f, err := os.Open(o.restore)
@@ -148,7 +155,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	defer page()
-	log.Info("serving", "address", ln.Addr().String(), "authorization", o.jwtSecret != "")
+	log.Info("serving", "address", ln.Addr().String(), "authorization", o.config.Authorize != nil)
 	var failed error
 	select {
 	case <-ctx.Done():
@@ -204,6 +211,19 @@ func withDemo(g http.Handler) http.Handler {
 	return mux
 }
 
+// ownHost refuses requests to a loopback address that pages of other sites make, under a name of
+// their own that stands for it.
+func ownHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if ok && local.IP.IsLoopback() && !serving.KnownHost(r.Host, nil) {
+			http.Error(w, "this host is not served here", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // serveDebug serves the live page, the status page, /metrics and /status, on an address of their own. It returns a function
 // that ends that.
 func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *gateway.Node) (func(), error) {
@@ -232,7 +252,7 @@ func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(s)
 	})
-	hs := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	hs := &http.Server{Handler: ownHost(mux), ReadHeaderTimeout: 10 * time.Second}
 	go hs.Serve(ln)
 	return func() {
 		page.Close()

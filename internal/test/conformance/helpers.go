@@ -108,12 +108,20 @@ func (e *env) Errorf(format string, args ...any) {
 // port makes a port that is closed at the end.
 func (e *env) port() *port {
 	e.Helper()
-	p := e.factory(e.T)
+	p := e.newPort()
 	e.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			e.Errorf("Close: %v", err)
 		}
 	})
+	return p
+}
+
+// newPort makes a port. Its helper stays away, because cases look at what has arrived for operations
+// before they dequeue; see the verb unattended.
+func (e *env) newPort() *port {
+	p := e.factory(e.T)
+	core.Of(p).Core.HelpAfter = time.Hour
 	return p
 }
 

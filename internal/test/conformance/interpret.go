@@ -77,11 +77,13 @@ type run struct {
 	// scribbled are buffers of operations whose ports are closed.
 	scribbled [][]byte
 	perhaps   *atomic.Int32 // errors that might have been, and were not
-	entries   int           // of the calls that dequeue one notification after the other
-	seen      info          // the latest snapshot of a registration
-	stops     map[string]func()
-	traces    map[string]*debug.Trace
-	tallies   map[string]*tally
+	// carriedOut counts operations that have their result, of the port that is unattended.
+	carriedOut *atomic.Int32
+	entries    int  // of the calls that dequeue one notification after the other
+	seen       info // the latest snapshot of a registration
+	stops      map[string]func()
+	traces     map[string]*debug.Trace
+	tallies    map[string]*tally
 }
 
 // interpretEach runs a case for each value of its loops, each time with new ports.
@@ -105,7 +107,8 @@ func interpret(e *env, body []*statement, vars map[string]string) {
 		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
 		before: make(map[string]map[string]int), pending: make(map[string][]note), entries: 1,
 		arrived: &ledger{data: make(map[handle][]byte)}, perhaps: new(atomic.Int32),
-		stops: make(map[string]func()), traces: make(map[string]*debug.Trace),
+		carriedOut: new(atomic.Int32),
+		stops:      make(map[string]func()), traces: make(map[string]*debug.Trace),
 		tallies: make(map[string]*tally),
 	}
 	closeAll := func() {
@@ -219,7 +222,7 @@ func mask[T ~uint8 | ~uint32 | ~int | ~int16](word string, names map[string]T) (
 // thePort returns a port by its name. The first of a case needs no declaration, and is p.
 func (r *run) thePort(name string) *port {
 	if name == "p" && r.ports[name] == nil {
-		r.ports[name] = r.factory(r.T)
+		r.ports[name] = r.newPort()
 	}
 	p := r.ports[name]
 	if p == nil {

@@ -9,8 +9,10 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/debug"
+	core "github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/handles"
 	"github.com/socknotify/socknotify/overlapped"
@@ -62,7 +64,7 @@ func portVerbs() map[string]verb {
 	return map[string]verb{
 		"ports": {1, declAll, after(func(r *run, a []string) {
 			for _, name := range a {
-				r.ports[name] = r.factory(r.T)
+				r.ports[name] = r.newPort()
 			}
 		})},
 		"close-port": {1, declNone, after(func(r *run, a []string) {
@@ -86,6 +88,14 @@ func portVerbs() map[string]verb {
 				data = uintptr(r.number(what[1]))
 			}
 			r.errors(r.p().Post(r.key(what[0]), data), want)
+		})},
+		"unattended": {0, declNone, after(func(r *run, _ []string) { // the helper comes as it does for programs
+			c, n := core.Of(r.p()).Core, r.carriedOut
+			c.HelpAfter = core.HelpAfter
+			c.Completed = func(unsafe.Pointer) { n.Add(1) }
+		})},
+		"carried-out": {1, declNone, after(func(r *run, a []string) { // so many operations, since the port is unattended
+			r.env.until("they are carried out", func() bool { return int(r.carriedOut.Load()) == r.number(a[0]) })
 		})},
 		"count": {2, declNone, after((*run).count)},
 		"since": {0, declNone, after((*run).since)},

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
-	"github.com/socknotify/socknotify/internal/test/load"
 )
 
 func certified(t *testing.T, version uint16) (server, client *tls.Config) {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
-	"github.com/socknotify/socknotify/internal/test/load"
 )
 
 // With Reconnect each connection carries one request and is reset after its answer.

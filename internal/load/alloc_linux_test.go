@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
-	"github.com/socknotify/socknotify/internal/test/load"
 )
 
 // A request allocates nothing. (Under the race detector pools drop some of what is put into them.) The whole run is

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/leaks"
-	"github.com/socknotify/socknotify/internal/test/load"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// page is what the tests below run in: an object with what a client has got, by topic.
+const page = `
+	window.got = []; window.gaps = []; window.errors = []; window.states = [];
+	window.subscribe = (push, topic, options = {}) => push.subscribe(topic, e => got.push(topic + ': ' + e.data),
+		{ onGap: g => gaps.push(g.reason), onError: e => errors.push(topic + ' ' + e.status), ...options });
+	window.start = async (nodes, options) => {
+		const { connect } = await import(location.origin + '/push.js');
+		const push = connect(nodes, { retry: 50, ...options });
+		push.onState = s => states.push(s);
+		return push;
+	};
+`
+
+// ready makes a page of the demo ready for tests of the client: without the demo's own connections.
+func (b *tab) ready() *tab {
+	b.t.Helper()
+	until(b.t, "the page is loaded", func() bool {
+		return b.eval("document.readyState === 'complete' && document.querySelectorAll('.close').length === 3") == true
+	})
+	b.eval(page)
+	b.eval("document.querySelectorAll('.close').forEach(e => e.click())")
+	return b
+}
+
+// has waits until the page has got these events, and no other. Those of different topics may come in
+// another order.
+func (b *tab) has(events ...string) {
+	b.t.Helper()
+	slices.Sort(events)
+	b.is("[...got].sort().join('|')", strings.Join(events, "|"))
+}
+
+func (b *tab) is(expression string, want any) {
+	b.t.Helper()
+	var got any
+	defer func() {
+		if b.t.Failed() {
+			b.t.Logf("%s is %v, want %v; states: %v", expression, got, want, b.eval("states.join()"))
+		}
+	}()
+	until(b.t, expression, func() bool {
+		got = b.eval(expression)
+		return got == want
+	})
+}
+
+// post publishes, by any of the nodes.
+func post(t *testing.T, nodes []string, topic, data, key string) {
+	t.Helper()
+	i := 0
+	until(t, "the event is stored", func() bool {
+		i++
+		r, err := http.NewRequest("POST", nodes[i%len(nodes)]+"/publish?topic="+topic, strings.NewReader(data))
+		must(t, err)
+		r.Header.Set("Idempotency-Key", key)
+		answer, err := caller.Do(r)
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode < 300
+	})
+}
+
+// Several topics of a page share a connection, by each of the ways. Topics come and go, and what is
+// of several filters comes once for each subscription.
+func TestClientTopics(t *testing.T) {
+	for _, way := range []string{"websocket", "sse", "poll"} {
+		t.Run(way, func(t *testing.T) {
+			url, debug, _ := start(t, "--store", t.TempDir(), "--demo", "--heartbeat", "2s")
+			b := openTab(t, url+"/demo/").ready()
+			post1 := func(topic, data string) { post(t, []string{url}, topic, data, "") }
+			until(t, "the demo has left", func() bool { return b.joined(debug) == 0 })
+			b.eval(fmt.Sprintf(`(async () => {
+				push = await start(location.origin, { transports: [%q] });
+				a = subscribe(push, 'a.*'); subscribe(push, 'b'); subscribe(push, 'live.x');
+			})()`, way))
+			until(t, "it has joined", func() bool { return b.joined(debug) == 3 })
+			post1("a.1", "1")
+			b.has("a.*: 1")
+			post1("b", "2")
+			b.has("a.*: 1", "b: 2")
+			if way != "poll" { // a live event between two polls is lost
+				post1("live.x", "3")
+			} else {
+				b.eval("got.push('live.x: 3')")
+			}
+			b.has("a.*: 1", "b: 2", "live.x: 3")
+			b.eval("got.length = 0; c = subscribe(push, '*.1')")
+			until(t, "it has joined the fourth", func() bool { return b.joined(debug) == 4 })
+			post1("a.1", "4")
+			b.has("a.*: 4", "*.1: 4")
+			b.eval("got.length = 0; a.close()")
+			until(t, "it has left one", func() bool { return b.joined(debug) == 3 })
+			post1("a.1", "5")
+			post1("a.2", "6")
+			post1("b", "7")
+			b.has("*.1: 5", "b: 7")
+			b.eval("id = c.lastId; push.close()")
+			until(t, "it has left", func() bool { return b.joined(debug) == 0 })
+			post1("c.1", "8")
+			b.eval(fmt.Sprintf(`got.length = 0; (async () => {
+				push = await start(location.origin, { transports: [%q] });
+				subscribe(push, '*.1', { after: id }); subscribe(push, 'b', { after: 'first' });
+			})()`, way))
+			b.has("*.1: 8", "b: 2", "b: 7")
+			b.is("states.at(-1) + errors.length + gaps.length", "open00")
+		})
+	}
+}
+
+// A page whose network lets no WebSocket through goes on by Server-Sent Events, and one that lets no
+// stream through by long polling.
+func TestClientFallsBack(t *testing.T) {
+	url, debug, _ := start(t, "--store", t.TempDir(), "--demo", "--heartbeat", "2s")
+	for blocked, want := range map[string]string{
+		"WebSocket = class { constructor() { setTimeout(() => this.onclose()) } close() {} }": "/events",
+		`WebSocket = class { constructor() { setTimeout(() => this.onclose()) } close() {} };
+			stock = fetch; fetch = (a, o) => a.includes('/events') ? Promise.reject(new TypeError('blocked')) : stock(a, o)`: "/poll",
+	} {
+		b := openTab(t, url+"/demo/").ready()
+		until(t, "the demo has left", func() bool { return b.joined(debug) == 0 })
+		b.eval(blocked + `; performance.clearResourceTimings();
+			(async () => { push = await start(location.origin); subscribe(push, 'a') })()`)
+		until(t, "it has joined", func() bool { return b.joined(debug) == 1 })
+		post(t, []string{url}, "a", "hello", "")
+		b.has("a: hello")
+		b.eval("push.close()")
+		b.is(fmt.Sprintf("performance.getEntriesByType('resource').some(e => e.name.includes(%q))", want), true)
+		until(t, "it has left", func() bool { return b.joined(debug) == 0 })
+	}
+}
+
+// Tabs that share a connection get what each has subscribed to. When the one that has the connection
+// is closed, another one goes on, and no event is missed.
+func TestClientTabs(t *testing.T) {
+	url, debug, _ := start(t, "--store", t.TempDir(), "--demo")
+	nodes := []string{url}
+	first := openTab(t, url+"/demo/")
+	tabs := []*tab{first, first.another(url + "/demo/"), first.another(url + "/demo/")}
+	for i, b := range tabs {
+		b.ready()
+		b.eval(fmt.Sprintf(`(async () => {
+			push = await start(location.origin, { share: 'test' });
+			subscribe(push, 'all'); subscribe(push, 'tab.%d');
+		})()`, i))
+		b.is("states.at(-1)", "open") // the first has the connection
+	}
+	until(t, "one connection has all topics", func() bool { return tabs[0].joined(debug) == 4 && conns(t, debug) == 1 })
+	post(t, nodes, "all", "1", "")
+	post(t, nodes, "tab.2", "2", "")
+	tabs[0].has("all: 1")
+	tabs[1].has("all: 1")
+	tabs[2].has("all: 1", "tab.2: 2")
+	tabs[0].close()
+	for i := range 20 { // also while no tab has the connection
+		post(t, nodes, "all", fmt.Sprint("x", i), "")
+	}
+	want := []string{"all: 1"}
+	for i := range 20 {
+		want = append(want, fmt.Sprint("all: x", i))
+	}
+	tabs[1].has(slices.Clone(want)...)
+	tabs[2].has(append(want, "tab.2: 2")...)
+	until(t, "the topics of the closed tab are gone", func() bool { return tabs[1].joined(debug) == 3 && conns(t, debug) == 1 })
+}
+
+// conns is the number of connections of a node, by its status page.
+func conns(t *testing.T, debug string) int {
+	t.Helper()
+	_, body := ask(t, "GET", debug+"/status", "")
+	_, after, _ := strings.Cut(body, `"Conns":`)
+	var n int
+	fmt.Sscan(after, &n)
+	return n
+}
+
+// A client asks for a token for each connection, so it goes on when one has expired. Topics that its
+// token does not allow are refused, and the others go on.
+func TestClientTokens(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	key := []byte("a secret of 32 bytes, for a test")
+	must(t, os.WriteFile(secret, key, 0o600))
+	url, debug, _ := start(t, "--store", t.TempDir(), "--demo", "--jwt-secret", secret)
+	token := func(d time.Duration) string {
+		s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"exp": time.Now().Add(d).Unix(),
+			"push": map[string]any{"read": []string{"a", "b"}, "write": []string{"a"}}}).SignedString(key)
+		must(t, err)
+		return s
+	}
+	b := openTab(t, url+"/demo/").ready()
+	b.eval(fmt.Sprintf(`tokens = [%q, %q, %q]; (async () => {
+		push = await start(location.origin, { token: async () => tokens.length > 1 ? tokens.shift() : tokens[0] });
+		subscribe(push, 'a'); subscribe(push, 'other'); subscribe(push, 'b');
+	})()`, token(-time.Minute), token(3*time.Second), token(time.Hour)))
+	b.is("errors.join()", "other 403")
+	b.is("states.at(-1)", "open")
+	b.is("tokens.length", float64(1)) // the second has expired
+	b.is("states.at(-1)", "open")
+	until(t, "it has joined", func() bool { return b.joined(debug) == 2 })
+	b.eval("push.publish('a', 'hello')")
+	b.has("a: hello")
+	if got := b.eval("push.publish('b', 'x').catch(e => e.status)"); got != float64(http.StatusForbidden) {
+		t.Errorf("publishing what is not allowed: %v", got)
+	}
+}
+
+// The nodes of a cluster are killed one after the other, and start again. The page gets each event
+// once and in order, by each way.
+func TestClientOfCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three processes, and restarts each")
+	}
+	members, nodes := startMembers(t, "--demo", "--origins", "*", "--heartbeat", "2s")
+	b := openTab(t, nodes[0]+"/demo/").ready()
+	b.eval(fmt.Sprintf(`ways = {}; (async () => {
+		for (const way of ['websocket', 'sse', 'poll']) {
+			ways[way] = [];
+			const push = await start(%q.split(","), { transports: [way] });
+			push.subscribe('a.>', e => ways[way].push(e.data), { onGap: g => gaps.push(g.reason) });
+			await new Promise(r => { push.onState = s => { if (s === 'open') r() } });
+		}
+	})()`, strings.Join(nodes, ",")))
+	n := 0
+	publish := func(times int) {
+		for range times {
+			post(t, nodes, fmt.Sprint("a.", n%3), fmt.Sprint(n), fmt.Sprint("key ", n))
+			n++
+		}
+	}
+	publish(20)
+	for _, m := range members {
+		m.kill()
+		publish(20)
+		m.start(t)
+		publish(20)
+	}
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint(i))
+	}
+	for _, way := range []string{"websocket", "sse", "poll"} {
+		// Events of different topics need not come in the order in which they were stored.
+		b.is(fmt.Sprintf("[...ways[%q]].sort((x, y) => x - y).join()", way), strings.Join(all, ","))
+		b.is(fmt.Sprintf("[0, 1, 2].every(k => ways[%q].filter(x => x %% 3 === k).every((x, i) => x == 3 * i + k))", way), true)
+	}
+	b.is("gaps.length", float64(0))
+}
+
+// The types of the client are those of its code, as far as a compiler of TypeScript knows, and Node.js
+// loads it.
+func TestClientInNode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skipf("%s needs Node.js: %v", t.Name(), err)
+	}
+	url, _, _ := start(t, "--store", t.TempDir())
+	script := filepath.Join(t.TempDir(), "test.mjs")
+	module, err := filepath.Abs("../../js/push.js")
+	must(t, err)
+	must(t, os.WriteFile(script, []byte(fmt.Sprintf(`
+		import { connect } from %q
+		const push = connect(%q)
+		const got = new Promise(r => push.subscribe('a', e => r(e.data)))
+		await new Promise(r => { push.onState = s => { if (s === 'open') r() } })
+		await push.publish('a', 'hello')
+		console.log(await got)
+		push.close()
+	`, module, url)), 0o600))
+	out, err := exec.CommandContext(t.Context(), node, script).CombinedOutput()
+	if err != nil || string(out) != "hello\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}

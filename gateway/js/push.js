@@ -1,0 +1,530 @@
+// A client of the push gateway, for browsers and for Node.js 22.
+//
+//   import { connect } from 'https://push.example.org/push.js'
+//
+//   const push = connect('https://push.example.org')
+//   push.subscribe('orders.42', e => console.log(e.topic, e.id, e.data))
+//   await push.publish('orders.42', 'shipped')
+//
+// All subscriptions share one connection: a WebSocket, or else Server-Sent Events, or else long
+// polling. When it is lost, the client goes on at the next node, after the last event of each topic.
+
+/** connect returns a client of the nodes, which are addresses such as https://push.example.org. */
+export const connect = (nodes, options = {}) => new Push([nodes].flat(), options)
+
+const defaults = {
+  token: null, // a string, or a function that returns one or a promise of one; called for each connection
+  transports: ['websocket', 'sse', 'poll'],
+  share: null, // a name: the tabs of this origin that have it share one connection
+  retry: 500, // milliseconds before the second attempt in a row; each one doubles it
+  maxRetry: 15_000,
+  silence: 60_000, // Server-Sent Events without a heartbeat for so long are lost
+}
+
+const first = 'first' // the id before the first event that the stream has
+const maxTopics = 64 // of one connection, as the gateway has it
+const maxGiven = 1000
+
+/** RefusedError is what subscriptions end with if the gateway refuses them for good. */
+export class RefusedError extends Error {
+  constructor(status, text) {
+    super(`${status}: ${text}`)
+    this.name = 'RefusedError'
+    this.status = status
+    this.text = text
+  }
+}
+
+class Push {
+  #nodes
+  #options
+  #subscriptions = new Set()
+  #positions = new Map() // filter to the id after which its next event comes
+  #given = new Set() // topics and ids of events that have come for another topic that matches
+  #link = null // the connection, in the tab that has it
+  #tabs = null // the other tabs
+  #scheduled = false
+  #closed = false
+
+  /** state is 'idle', 'connecting', 'open', 'lost' or 'closed'. onState, if set, is called with each. */
+  state = 'idle'
+  onState = null
+
+  constructor(nodes, options) {
+    this.#nodes = nodes.map(n => n.replace(/\/+$/, ''))
+    this.#options = { ...defaults, ...options }
+    if (!nodes.length) throw new TypeError('push: no node')
+    for (const t of this.#options.transports) {
+      if (!defaults.transports.includes(t)) throw new TypeError(`push: no transport ${t}`)
+    }
+    if (this.#options.share) this.#tabs = new Tabs(this.#options.share, this.#tabEvents())
+    else this.#lead()
+  }
+
+  /**
+   * subscribe calls onEvent for each event of a topic, which may have the wildcards * and >: with
+   * its topic, id and data. Events begin after the id options.after, which may be 'first' for all
+   * that are stored, or with the next one.
+   * options.onGap is called if events are missing, options.onError if the gateway refuses the
+   * subscription. It returns an object with close, and lastId for a later subscription.
+   */
+  subscribe(topic, onEvent, { after = '', onGap = null, onError = null } = {}) {
+    if (this.#closed) throw new Error('push: closed')
+    const filters = new Set(this.#filters()).add(topic)
+    if (filters.size > maxTopics) throw new RangeError(`push: more than ${maxTopics} topics`)
+    const positions = this.#positions
+    if (!positions.has(topic) || after) positions.set(topic, after)
+    const s = {
+      topic, onEvent, onGap, onError,
+      get lastId() { return positions.get(topic) ?? '' },
+      close: () => {
+        this.#subscriptions.delete(s)
+        if (!this.#filters().includes(topic)) {
+          positions.delete(topic)
+          for (const g of this.#given) if (g.startsWith(`${topic} `)) this.#given.delete(g)
+        }
+        this.#schedule()
+      },
+    }
+    this.#subscriptions.add(s)
+    this.#schedule()
+    return s
+  }
+
+  /**
+   * publish publishes an event, and returns its id and whether it is a duplicate, when it is stored.
+   * It tries all nodes until one takes it, or options.signal is aborted. Attempts with the same key
+   * are one event.
+   */
+  async publish(topic, data, { key = crypto.randomUUID(), signal } = {}) {
+    for (let i = 0; ; i++) {
+      const node = this.#nodes[i % this.#nodes.length]
+      try {
+        const answer = await fetch(`${node}/publish?${new URLSearchParams({ topic })}`, {
+          method: 'POST', body: data, signal, headers: { ...await this.#authorization(), 'Idempotency-Key': key },
+        })
+        if (answer.status === 202) return { id: '', duplicate: false } // a live topic
+        if (answer.ok) return { duplicate: false, ...await answer.json() }
+        if (answer.status !== 503) throw new RefusedError(answer.status, (await answer.text()).trim())
+      } catch (e) {
+        if (signal?.aborted || e instanceof RefusedError) throw e
+      }
+      await pause(this.#backoff(i / this.#nodes.length), signal)
+    }
+  }
+
+  /** close ends all subscriptions and the connection. */
+  close() {
+    this.#closed = true
+    this.#subscriptions.clear()
+    this.#positions.clear()
+    this.#link?.close()
+    this.#tabs?.close()
+    this.#enter('closed')
+  }
+
+  // The topics that this page wants.
+  #filters() { return [...new Set([...this.#subscriptions].map(s => s.topic))] }
+
+  // Subscriptions that change together cost one connection.
+  #schedule() {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setTimeout(() => {
+      this.#scheduled = false
+      if (this.#closed) return
+      if (this.#tabs) this.#tabs.want(this.#wants())
+      this.#link?.want(this.#allWants())
+    })
+  }
+
+  #wants() { return this.#filters().map(f => [f, this.#positions.get(f) ?? '']) }
+
+  // What all tabs want: of a topic that several have, what comes after the oldest position.
+  #allWants() {
+    const all = new Map(this.#wants())
+    for (const wants of this.#tabs?.others.values() ?? []) {
+      for (const [filter, id] of wants) all.set(filter, all.has(filter) ? older(all.get(filter), id) : id)
+    }
+    return [...all]
+  }
+
+  #lead() {
+    this.#link = new Link(this.#nodes, this.#options, {
+      authorization: () => this.#authorization(),
+      backoff: n => this.#backoff(n),
+      tell: what => {
+        this.#tabs?.post({ what })
+        this.#take(what)
+      },
+    })
+  }
+
+  #tabEvents() {
+    return {
+      lead: () => {
+        this.#lead()
+        this.#schedule()
+      },
+      wants: () => {
+        this.#link.want(this.#allWants())
+        this.#tabs.post({ what: { state: this.state } })
+      },
+      again: () => this.#tabs.want(this.#wants()),
+      what: what => this.#take(what),
+    }
+  }
+
+  // take handles what the connection has to tell, in the tab that has it and in the others.
+  #take({ state, event, filter, at, gap, error, filters }) {
+    if (state) this.#enter(state)
+    if (event) this.#give(event, filter)
+    for (const [f, id] of at ?? []) {
+      if (this.#positions.has(f) && id) this.#positions.set(f, id)
+    }
+    for (const s of [...this.#subscriptions]) {
+      if (gap && gap.missed.some(m => m.topic === s.topic)) call(s.onGap, gap)
+      if (error && filters.includes(s.topic)) {
+        s.close()
+        call(s.onError, new RefusedError(error.status, error.text))
+      }
+    }
+  }
+
+  #give(event, filter) {
+    if (event.id) {
+      const position = this.#positions.get(filter)
+      if (position && !newer(event.id, position)) return // a connection of another tab, or an old one
+      if (this.#positions.has(filter)) this.#positions.set(filter, event.id)
+      if (this.#given.delete(`${filter} ${event.id}`)) return // as the first of them was closed
+      for (const f of this.#filters()) {
+        if (f !== filter && matches(f, event.topic)) this.#given.add(`${f} ${event.id}`)
+      }
+      if (this.#given.size > maxGiven) this.#given = new Set([...this.#given].slice(maxGiven / 2))
+    }
+    for (const s of [...this.#subscriptions]) {
+      if (matches(s.topic, event.topic)) call(s.onEvent, event)
+    }
+  }
+
+  #enter(state) {
+    if (this.state === state) return
+    this.state = state
+    call(this.onState, state)
+  }
+
+  async #authorization() {
+    const { token } = this.#options
+    const t = typeof token === 'function' ? await token() : token
+    return t ? { Authorization: `Bearer ${t}` } : {}
+  }
+
+  // Not all clients come back at once.
+  #backoff(n) {
+    const { retry, maxRetry } = this.#options
+    return Math.min(maxRetry, retry * 2 ** Math.floor(n)) * (0.5 + Math.random())
+  }
+}
+
+// A Link keeps one connection open for the topics that are wanted, until it is closed.
+class Link {
+  #nodes
+  #options
+  #push // what the link needs of its Push
+  #positions = new Map() // topic to the id after which its next event comes
+  #attempt = null // AbortController of the connection
+  #turn = 0 // counts attempts: each is at the next node
+  #way = 0 // index in the transports
+  #failures = 0 // in a row
+  #opened = false // the connection was
+  #best = -1 // index of the first of the transports that has worked
+
+  constructor(nodes, options, push) {
+    this.#nodes = nodes
+    this.#options = options
+    this.#push = push
+    this.#turn = Math.floor(Math.random() * nodes.length)
+    globalThis.addEventListener?.('online', this.#online)
+  }
+
+  #online = () => {
+    if (this.#positions.size) this.#run()
+  }
+
+  // want connects again if other topics are wanted, or an older position. wants has pairs of a topic
+  // and a position.
+  want(wants) {
+    const before = this.#positions
+    this.#positions = new Map()
+    let changed = before.size !== wants.length
+    for (const [f, id] of wants) {
+      const at = before.get(f)
+      this.#positions.set(f, at === undefined ? id : older(at, id))
+      changed ||= this.#positions.get(f) !== at
+    }
+    if (changed) this.#run()
+  }
+
+  close() {
+    globalThis.removeEventListener?.('online', this.#online)
+    this.#attempt?.abort()
+  }
+
+  async #run() {
+    this.#attempt?.abort()
+    const attempt = this.#attempt = new AbortController()
+    const { signal } = attempt
+    this.#way = Math.max(this.#best, 0)
+    while (!signal.aborted && this.#positions.size) {
+      this.#push.tell({ state: 'connecting' })
+      this.#opened = false
+      let wait = 0
+      try {
+        await this.#connect(this.#options.transports[this.#way], signal)
+      } catch (e) {
+        if (signal.aborted) return
+        if (e instanceof RefusedError && !(e.status === 401 && typeof this.#options.token === 'function')) {
+          this.#refused(e)
+          return
+        }
+        wait = e.retryAfter ?? 0
+      }
+      if (signal.aborted) return
+      this.#push.tell({ state: 'lost' })
+      // A proxy may block one of the ways. What the gateway has against a WebSocket, browsers do not say.
+      this.#way = this.#opened ? Math.max(this.#best, 0) : (this.#way + 1) % this.#options.transports.length
+      this.#turn++
+      await pause(Math.max(wait, this.#push.backoff(this.#failures++ / this.#nodes.length)), signal).catch(() => {})
+    }
+    if (!signal.aborted) this.#push.tell({ state: 'idle' })
+  }
+
+  // refused ends the subscriptions to the topic that the gateway has named, or to all.
+  #refused({ status, text }) {
+    const all = [...this.#positions.keys()]
+    const [, name] = /^topic "(.*)": /.exec(text) ?? []
+    this.#push.tell({ error: { status, text }, filters: all.includes(name) ? [name] : all })
+  }
+
+  // connect serves one connection, and returns or throws when it is lost.
+  async #connect(transport, signal) {
+    const node = this.#nodes[this.#turn % this.#nodes.length]
+    const filters = [...this.#positions.keys()], positions = [...this.#positions.values()]
+    const query = new URLSearchParams(filters.map(f => ['topic', f]))
+    if (positions.some(p => p)) for (const p of positions) query.append('after', p)
+    const headers = await this.#push.authorization()
+    const c = { filters, query, headers, signal, opened: () => this.#up(), tell: what => this.#tell(what) }
+    switch (transport) {
+      case 'websocket': return socket(node, c)
+      case 'sse': return stream(node, c, this.#options.silence)
+      default: return poll(node, c)
+    }
+  }
+
+  #up() {
+    this.#opened = true
+    this.#failures = 0
+    if (this.#best < 0 || this.#way < this.#best) this.#best = this.#way
+    this.#push.tell({ state: 'open' })
+  }
+
+  #tell(what) {
+    const moved = what.event ? [[what.filter, what.event.id]] : what.at ?? []
+    for (const [f, id] of moved) if (id && this.#positions.has(f)) this.#positions.set(f, id)
+    this.#push.tell(what)
+  }
+}
+
+// The three ways to connect. Each returns when the gateway has ended the connection, and throws if
+// it was not opened.
+
+const socket = (node, c) => new Promise((resolve, reject) => {
+  const token = c.headers.Authorization?.slice('Bearer '.length) // browsers send no headers here
+  if (token) c.query.set('token', token)
+  const s = new WebSocket(`${node.replace(/^http/, 'ws')}/socket?${c.query}`)
+  c.signal.addEventListener('abort', () => s.close())
+  let opened = false
+  s.onmessage = m => {
+    const message = JSON.parse(m.data)
+    if (!opened) c.opened()
+    opened = true
+    told(message, c)
+    if (message.topic) happened(message, c)
+  }
+  s.onclose = () => opened ? resolve() : reject(new Error('push: no WebSocket'))
+})
+
+const stream = async (node, c, silence) => {
+  c.query.set('format', 'json')
+  const stop = new AbortController()
+  c.signal.addEventListener('abort', () => stop.abort())
+  let timer
+  const alive = () => {
+    clearTimeout(timer)
+    timer = setTimeout(() => stop.abort(), silence)
+  }
+  try {
+    alive()
+    const answer = await fetch(`${node}/events?${c.query}`, { headers: c.headers, signal: stop.signal, cache: 'no-store' })
+    await check(answer)
+    c.opened()
+    let text = ''
+    const decoder = new TextDecoder()
+    for (const reader = answer.body.getReader(); ;) {
+      const { value, done } = await reader.read()
+      if (done) return
+      alive()
+      text += decoder.decode(value, { stream: true })
+      const blocks = text.split('\n\n')
+      text = blocks.pop()
+      blocks.forEach(b => block(b, c))
+    }
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+// block handles one block of Server-Sent Events. Its id has the position of each topic.
+const block = (text, c) => {
+  const fields = { data: [] }
+  for (const line of text.split('\n')) {
+    const i = line.indexOf(':')
+    const name = line.slice(0, i), value = line.slice(i + 1).replace(/^ /, '')
+    if (name === 'data') fields.data.push(value)
+    else if (name) fields[name] = value
+  }
+  const data = fields.data.length ? JSON.parse(fields.data.join('\n')) : null
+  if (fields.event === 'gap') c.tell({ gap: data })
+  else if (data) happened(data, c)
+  const [, epoch, sequences] = /^(.*)-([\d.]+)$/.exec(fields.id ?? '') ?? []
+  const each = sequences?.split('.') ?? []
+  if (each.length === c.filters.length) c.tell({ at: c.filters.map((f, i) => [f, each[i] === '0' ? '' : `${epoch}-${each[i]}`]) })
+}
+
+const poll = async (node, c) => {
+  for (;;) {
+    const answer = await fetch(`${node}/poll?${c.query}`, { headers: c.headers, signal: c.signal, cache: 'no-store' })
+    await check(answer)
+    c.opened()
+    const { events, last, gap, missed } = await answer.json()
+    told({ gap, missed }, c)
+    events.forEach(e => happened(e, c))
+    told({ last }, c)
+    c.query.delete('after')
+    if (last.some(id => id)) for (const id of last) c.query.append('after', id)
+  }
+}
+
+const happened = (event, c) => {
+  const filter = c.filters.find(f => matches(f, event.topic))
+  if (filter) c.tell({ event: { id: '', ...event }, filter })
+}
+
+const told = ({ last, gap, missed }, c) => {
+  if (gap) c.tell({ gap: { reason: gap, missed }, at: missed.map(m => [m.topic, m.last]) })
+  if (last) c.tell({ at: c.filters.map((f, i) => [f, last[i]]) })
+}
+
+const check = async answer => {
+  if (answer.ok) return
+  const text = (await answer.text()).trim()
+  if (answer.status !== 503 && answer.status !== 429 && answer.status < 500) throw new RefusedError(answer.status, text)
+  throw Object.assign(new Error(text), { retryAfter: 1000 * (Number(answer.headers.get('Retry-After')) || 0) })
+}
+
+// Tabs lets the tabs of an origin choose one that has the connection: the one that has a lock. When
+// it ends, another one gets the lock.
+class Tabs {
+  others = new Map() // what the other tabs want, for the one that leads
+  #channel
+  #name
+  #id = crypto.randomUUID()
+  #leads = false
+  #end
+
+  constructor(name, events) {
+    this.#name = `push ${name}`
+    this.#channel = new BroadcastChannel(this.#name)
+    this.#channel.onmessage = ({ data: { what, wants, tab, again } }) => {
+      if (what && !this.#leads) events.what(what)
+      if (again) events.again()
+      if (wants && this.#leads) {
+        if (!this.others.has(tab)) this.#watch(tab, events)
+        this.others.set(tab, wants)
+        events.wants()
+      }
+    }
+    const ended = new Promise(resolve => { this.#end = resolve })
+    navigator.locks.request(this.#tab(this.#id), () => ended)
+    navigator.locks.request(this.#name, () => {
+      this.#leads = true
+      events.lead()
+      this.post({ again: true })
+      return ended
+    })
+  }
+
+  want(wants) { if (!this.#leads) this.post({ tab: this.#id, wants }) }
+
+  post(message) { this.#channel.postMessage(message) }
+
+  close() {
+    this.want([])
+    this.#channel.close()
+    this.#end()
+  }
+
+  #tab(id) { return `${this.#name} ${id}` }
+
+  // Each tab holds a lock of its own, so that the one that leads notices the end of the others.
+  #watch(tab, events) {
+    navigator.locks.request(this.#tab(tab), () => {
+      this.others.delete(tab)
+      events.wants()
+    })
+  }
+}
+
+// matches reports whether the gateway delivers events of a topic for a filter. A wildcard as the
+// first word stands for durable topics alone.
+export const matches = (filter, topic) => {
+  const f = filter.split('.'), t = topic.split('.')
+  if (t[0] === 'live' && f[0] !== 'live') return false
+  return f.every((word, i) => word === '>' ? i < t.length : word === '*' ? i < t.length : word === t[i]) &&
+    (f.at(-1) === '>' || f.length === t.length)
+}
+
+// Ids are <epoch>-<sequence>. Those of different epochs cannot be compared: what the gateway has said
+// last counts.
+const split = id => {
+  const [epoch, sequence] = id.split('-')
+  return [epoch, BigInt(sequence ?? 0)]
+}
+
+const newer = (id, than) => {
+  const [e, n] = split(id), [f, m] = split(than)
+  return e !== f || n > m
+}
+
+const older = (a, b) => {
+  if (!a || !b) return a || b
+  if (a === first || b === first) return first
+  return newer(a, b) ? b : a
+}
+
+// call calls a function of the program, whose error does not end the connection.
+const call = (f, ...args) => {
+  try {
+    f?.(...args)
+  } catch (e) {
+    setTimeout(() => { throw e })
+  }
+}
+
+const pause = (ms, signal) => new Promise((resolve, reject) => {
+  const timer = setTimeout(resolve, ms)
+  signal?.addEventListener('abort', () => {
+    clearTimeout(timer)
+    reject(signal.reason)
+  })
+})
