@@ -15,6 +15,7 @@ import (
 type parkedConn struct {
 	timer wheel.Timer[*parkedConn]
 	base  syscall.Conn // the connection with the descriptor
+	raw   syscall.RawConn
 
 	mu        sync.Mutex
 	state     state
@@ -31,16 +32,6 @@ type parkedConn struct {
 	due      time.Duration // when the idle timeout expires, since the lot's start; 0 is never
 	conn     net.Conn
 	fn       func(net.Conn)
-}
-
-// control calls f with the descriptor. What it needs for that is not kept: it is rarely needed, and
-// many connections wait.
-func (pc *parkedConn) control(f func(uintptr)) error {
-	raw, err := pc.base.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Control(f)
 }
 
 // The state says whether a call of the function is pending, and who starts it.
