@@ -63,6 +63,11 @@ func HTTPServer(name string, s *park.HTTPServer) Option {
 	return addLots(name, "park.HTTPServer", s.Lots, s.Stats)
 }
 
+// Tunnels shows tunnels of package park under a name, as Server does.
+func Tunnels(name string, t *park.Tunnels) Option {
+	return addLots(name, "park.Tunnels", t.Lots, t.Stats)
+}
+
 func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats) Option {
 	return add(&service{
 		name: name, kind: kind, read: func(c *debugdata.ServerCounts) { setPark(c, stats()) },
@@ -109,6 +114,7 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		LongestWait: s.LongestWait.Seconds(), WaitTime: timesOf(s.WaitTime),
 		Resumed: s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
 		WaitsClosed: s.WaitsClosed, RefusedSuspends: s.RefusedSuspends,
+		BytesIn: s.BytesForth, BytesOut: s.BytesBack, Copied: s.Copied,
 	}
 }
 

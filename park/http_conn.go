@@ -164,6 +164,9 @@ func (hc *httpConn) resume(buf *peekBuffer, n int) bool {
 }
 
 func isTimeout(err error) bool {
+	if err == nil {
+		return false // before t, which is allocated
+	}
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }

@@ -91,11 +91,14 @@ func measureIdle(t testing.TB, kind string, secure bool) idling.Usage {
 	return idling.Measure(t, kind, kind, strconv.FormatBool(secure))
 }
 
-var idleKinds = []struct {
+// An idleKind is a server whose idle connections are measured.
+type idleKind struct {
 	name   string
 	secure bool
 	serve  func(net.Listener, tls.Certificate) (settled func() int)
-}{
+}
+
+var idleKinds = []idleKind{
 	{"goroutine", false, serveBlocking(func(c net.Conn) (io.Reader, io.Writer, net.Conn) { return c, c, c })},
 	{"goroutine with bufio", false, serveBlocking(func(c net.Conn) (io.Reader, io.Writer, net.Conn) {
 		return bufio.NewReader(c), bufio.NewWriter(c), c
@@ -346,6 +349,10 @@ func runServer(name string) {
 
 // runClients makes the connections and sends a request on each.
 func runClients(address, name string, secure bool) {
+	if strings.Contains(name, "proxy") {
+		runProxyClients(address, secure)
+		return
+	}
 	text, answer := "x", 1
 	waits := strings.HasPrefix(name, "waiting")
 	if waits {

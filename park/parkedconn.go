@@ -20,7 +20,7 @@ type parkedConn struct {
 	mu        sync.Mutex
 	state     state
 	why       cause
-	writable  bool // the function runs also when a Write would not block
+	await     awaited
 	unsettled bool // a worker must settle the connection before its function runs (see settle.go)
 	keeping   keeping
 	// pace counts the consecutive calls of the function that began soon after Park. While it is negative,
@@ -49,6 +49,32 @@ const (
 	kept                  // the worker that runs the function makes the call (see kept.go)
 	removed               // like unparked, and no longer in the table; final
 )
+
+// An awaited says what makes the function of a parked connection run.
+type awaited uint8
+
+const (
+	awaitRead    awaited = 1 << iota // a Read would not block
+	awaitWrite                       // a Write would not block
+	awaitEnd                         // the peer has ended its stream; bytes stay in the socket
+	awaitReset                       // the connection has failed
+	awaitNothing awaited = 0         // the connection is not parked
+)
+
+// filter returns the events to register for; EventErr needs none. For awaitWrite alone EventHangup is
+// not among them: the end of the peer's stream would be notified each time.
+func (a awaited) filter() (f socknotify.Events) {
+	if a&awaitRead != 0 {
+		f = socknotify.EventIn | socknotify.EventHangup
+	}
+	if a&awaitWrite != 0 {
+		f |= socknotify.EventOut
+	}
+	if a&awaitEnd != 0 {
+		f |= socknotify.EventHangup
+	}
+	return f
+}
 
 // The cause says what to do before the call. A later one outweighs an earlier one.
 type cause uint8
@@ -107,8 +133,8 @@ func (l *Lot) take(pc *parkedConn, from state, events socknotify.Events, w *work
 	if pc.state != from {
 		return call{}
 	}
-	if c, ok := pc.conn.(*suspendedConn); ok && from == parked &&
-		events&(c.filter()|socknotify.EventErr) == 0 {
+	if from == parked && pc.await&(awaitEnd|awaitReset) != 0 &&
+		events&(pc.await.filter()|socknotify.EventErr) == 0 {
 		return call{} // the notification of an earlier parking, which has ended otherwise
 	}
 	if pc.unsettled && pc.why <= woken {
@@ -132,7 +158,7 @@ func (l *Lot) endParking(pc *parkedConn) {
 		l.wheel.Stop(pc)
 	}
 	pc.state, pc.why, pc.conn, pc.fn, pc.due = unparked, readable, nil, nil, 0
-	pc.writable, pc.unsettled, pc.keeping = false, false, keepEmpty
+	pc.await, pc.unsettled, pc.keeping = awaitRead, false, keepEmpty
 	l.stats.parked.Add(-1)
 }
 

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"sync"
 	"time"
-
-	"github.com/socknotify/socknotify"
 )
 
 // A Suspended is a request that waits. See [Suspend]. Its methods may be called concurrently.
@@ -106,7 +104,7 @@ func (q *Suspended) wait() {
 		idle = q.timeout
 	}
 	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: (*suspendedConn)(q),
-		f: endSuspended, idle: idle})
+		f: endSuspended, idle: idle, await: q.awaits()})
 	if err == nil {
 		if server.waits.isClosed() {
 			q.decide(byServer) // Shutdown may not have found the connection in the lot
@@ -127,18 +125,18 @@ func (q *Suspended) wait() {
 	q.begin()
 }
 
+// awaits returns what the client can do to end the wait. A next request stays in the socket.
+func (q *Suspended) awaits() awaited {
+	if q.halfClose {
+		return awaitReset
+	}
+	return awaitEnd
+}
+
 // A suspendedConn is what the lot has of a waiting request. It learns from its methods why the lot
 // calls the function. The lot enables such a connection for the end of the client's side alone, so
 // that a next request stays in the socket.
 type suspendedConn Suspended
-
-// filter returns the events that are reported besides errors, such as a reset.
-func (c *suspendedConn) filter() socknotify.Events {
-	if c.halfClose {
-		return 0
-	}
-	return socknotify.EventHangup
-}
 
 func (c *suspendedConn) Close() error {
 	(*Suspended)(c).decide(byServer)

@@ -82,7 +82,7 @@ func (l *Lot) work(w *worker, r ready) {
 	l.label()
 	for more := true; more; {
 		if r.pc == nil {
-			if r = l.dequeue(); r.pc == nil {
+			if r = l.dequeue(w); r.pc == nil {
 				return
 			}
 		}
@@ -92,8 +92,8 @@ func (l *Lot) work(w *worker, r ready) {
 
 // dequeue waits for a connection whose function may run, and counts the worker as running. It returns zero if the worker
 // must exit.
-func (l *Lot) dequeue() ready {
-	var one [1]socknotify.Notification[*parkedConn]
+func (l *Lot) dequeue(w *worker) ready {
+	one := &w.one
 	for {
 		n, err := l.port.Process(nil, one[:], workerIdleTime)
 		switch {
@@ -105,6 +105,7 @@ func (l *Lot) dequeue() ready {
 			if one[0].Kind() == socknotify.KindPosted {
 				r.from = queued
 			}
+			one[0] = socknotify.Notification[*parkedConn]{} // it would keep the record
 			if l.admit(&r) {
 				return r
 			}

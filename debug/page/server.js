@@ -54,6 +54,18 @@ const parkCards = [
   ["handshakes", "TLS handshakes", "Completed since the start.", (c) => [count(c.handshakes || 0), count(c.failed_handshakes || 0) + " failed"]],
   ["faults", "Panics", "Handlers that panicked. Each has cost its connection.", (c) => [count(c.panics || 0), ""]],
 ];
+const tunnelCards = [
+  ["conns", "Tunnels", "Pairs of connections that are joined now.", (c) => [count(c.conns || 0), count(c.accepted || 0) + " in all"]],
+  parkCards.find(([name]) => name === "parked"),
+  parkCards.find(([name]) => name === "running"),
+  ["in", "There/s", "Bytes from the first connections to the second.", (c, r) => [bytes(r("bytes_in")), bytes(c.bytes_in || 0) + " in all"]],
+  ["out", "Back/s", "Bytes from the second connections to the first.", (c, r) => [bytes(r("bytes_out")), bytes(c.bytes_out || 0) + " in all"]],
+  ["queued", "Queued", "Bytes that wait because peers read slowly.", (c) => [bytes(c.queued_bytes || 0), ""]],
+  ["refused", "Refused", "Pairs beyond MaxConns.", (c) => [count(c.refused || 0), ""]],
+  ["timeouts", "Timeouts", "Tunnels in which nothing moved for too long, or that had no handshake.", (c) => [count(sum(c, ["idle", "slow", "late_handshakes"])), ""]],
+  ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), count(c.copied || 0) + " copied by a proxy"]],
+  ["faults", "Panics", "Methods of connections, and functions, that panicked.", (c) => [count(c.panics || 0), ""]],
+];
 const serverCards = [
   ["conns", "Connections", "Peers that are connected now.", (c) => [count(c.conns || 0), listed(c, { handshaking: "in a handshake", hijacked: "hijacked" }) || count(c.accepted || 0) + " accepted"]],
   ["calls", "Requests/s", "Calls of the handler's Data. A large request takes several, and several small ones may share one.", (c, r) => [rate(r("calls")), count(c.calls || 0) + " in all"]],
@@ -88,15 +100,15 @@ function makeServerView(kind) {
   for (const c of serverCharts.splice(0)) c.u.destroy();
   box.replaceChildren();
   list.replaceChildren();
-  const own = kind === "server.Server";
+  const own = kind === "server.Server", moves = own || kind === "park.Tunnels";
   view.cards = {};
-  for (const [name, title, explain, value] of own ? serverCards : parkCards) {
+  for (const [name, title, explain, value] of own ? serverCards : moves ? tunnelCards : parkCards) {
     view.cards[name] = { ...card(list, "server-" + name, title, explain), of: value };
   }
-  const calls = kind === "park.Lot" ? "parks" : "calls";
+  const calls = kind === "park.Lot" || kind === "park.Tunnels" ? "parks" : "calls";
   serverCharts.push(
     new Chart(box, { title: own || calls === "calls" ? "Requests per second" : "Parks per second", explain: "How much work arrives.", series: [{ value: perSecond(calls) }], format: rate }),
-    own
+    moves
       ? new Chart(box, { title: "Bytes per second", explain: "What the server receives and sends.", series: [{ name: "in", value: perSecond("bytes_in") }, { name: "out", value: perSecond("bytes_out") }], format: bytes, steps: powers })
       : new Chart(box, { title: "Workers", explain: "Goroutines, and those of them that run a call.", series: [{ name: "workers", value: (s) => s.workers || 0 }, { name: "running", value: (s) => s.running || 0 }], format: count }),
     own

@@ -214,6 +214,7 @@ type ServerCounts struct {
 	WaitsClosed     uint64  `json:"waits_closed,omitempty"`
 	RefusedSuspends uint64  `json:"refused_suspends,omitempty"`
 	WaitTime        *Times  `json:"wait_time,omitempty"` // of those that have ended
+	Copied          uint64  `json:"copied,omitempty"`    // by a proxy itself; tunnels move BytesIn there, and BytesOut back
 }
 
 // Times is a histogram of durations.

@@ -2,6 +2,8 @@
 package metric
 
 import (
+	"slices"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
@@ -188,6 +190,35 @@ func ParkServer() Set[park.Stats] {
 	timeout("write", func(t *metrics.TimedOut) uint64 { return t.Slow })
 	timeout("message", func(t *metrics.TimedOut) uint64 { return t.Message })
 	timeout("handshake", func(t *metrics.TimedOut) uint64 { return t.Handshake })
+	return s
+}
+
+// Tunnels returns the metrics of park.Tunnels. Those that a park.Server has too are the same.
+func Tunnels() Set[park.Stats] {
+	s := Set[lotStats]{}
+	shared := []string{"park.connections", "park.workers", "park.parks", "park.immediate_parks",
+		"park.timeouts", "park.unparkable_connections", "park.panics", "park.open_connections",
+		"park.accepted_connections", "park.failed_handshakes", "park.closing_timeouts"}
+	for _, m := range ParkServer().Metrics {
+		if slices.Contains(shared, m.Name) && m.LabelValue != "message" ||
+			m.Name == "park.refused_connections" && m.LabelValue == "connections" {
+			s.Metrics = append(s.Metrics, m)
+		}
+	}
+	moved := func(direction string, value func(*lotStats) uint64) {
+		s.Metrics = append(s.Metrics, Metric[lotStats]{Name: "park.tunnel.io", Unit: Bytes, Counter: true,
+			Help:  "Bytes that tunnels have moved, to their second connections and back.",
+			Label: "direction", LabelValue: direction, Value: unsigned(value)})
+	}
+	moved("forth", func(s *lotStats) uint64 { return s.BytesForth })
+	moved("back", func(s *lotStats) uint64 { return s.BytesBack })
+	s.Metrics = append(s.Metrics,
+		Metric[lotStats]{Name: "park.tunnel.queued", Unit: Bytes,
+			Help:  "Bytes that one side of a tunnel has received and the other has not taken.",
+			Value: func(s *lotStats) int64 { return s.QueuedBytes }},
+		Metric[lotStats]{Name: "park.copied_connections", Unit: "connection", Counter: true,
+			Help:  "Upgraded connections that were left to the proxy's own copying.",
+			Value: func(s *lotStats) int64 { return int64(s.Copied) }})
 	return s
 }
 

@@ -12,7 +12,7 @@ import (
 func TestEveryCount(t *testing.T) {
 	t.Run("port", func(t *testing.T) { every(t, Port()) })
 	t.Run("server", func(t *testing.T) { every(t, Server()) })
-	ofStreams := []string{"QueuedBytes", "Dropped"}
+	ofStreams := []string{"QueuedBytes", "Dropped", "BytesForth", "BytesBack", "Copied"}
 	ofServer := append(ofStreams, "Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
 	ofHTTP := []string{"Suspended", "Blocked", "SuspendedBytes", "LongestWait", "WaitTime", "Resumed",
@@ -22,6 +22,10 @@ func TestEveryCount(t *testing.T) {
 	})
 	t.Run("park.Server", func(t *testing.T) {
 		every(t, ParkServer(), append(ofStreams, ofHTTP...)...)
+	})
+	t.Run("park.Tunnels", func(t *testing.T) {
+		every(t, Tunnels(), append(ofHTTP, "RefusedPerAddr", "Dropped", "Calls", "CallTime",
+			"Handshakes", "CryptoTLS", "TimedOut.Message")...)
 	})
 	t.Run("park.HTTPServer", func(t *testing.T) { every(t, HTTPServer(), ofServer...) })
 }
