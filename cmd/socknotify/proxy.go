@@ -168,6 +168,7 @@ func (p *proxy) Ready() bool { return !p.closing.Load() }
 
 // serve serves until an interrupt, or until a successor is ready.
 func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, config *tls.Config) error {
+	p.build(config) // before the checks, which use its transport
 	checking, stop := context.WithCancel(ctx)
 	var checks sync.WaitGroup
 	defer checks.Wait()
@@ -180,7 +181,7 @@ func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, co
 		if p.tcp {
 			failed <- p.serveTCP(l, config)
 		} else {
-			failed <- p.serveHTTP(l, config)
+			failed <- p.serveHTTP(l)
 		}
 	}()
 	hangup := make(chan os.Signal, 1)
@@ -237,8 +238,8 @@ func (p *proxy) end(l net.Listener, limit time.Duration, served <-chan error) {
 	p.transport.CloseIdleConnections()
 }
 
-// serveHTTP passes requests on.
-func (p *proxy) serveHTTP(l net.Listener, config *tls.Config) error {
+// build makes the server of HTTP.
+func (p *proxy) build(config *tls.Config) {
 	p.transport.MaxIdleConnsPerHost, p.transport.IdleConnTimeout = 100, time.Minute
 	p.transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	handler := p.tunnels.ReverseProxy(&httputil.ReverseProxy{Transport: &p.transport, Rewrite: p.rewrite,
@@ -252,8 +253,11 @@ func (p *proxy) serveHTTP(l net.Listener, config *tls.Config) error {
 		TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: p.idle,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}
-	var err error
-	if config != nil {
+}
+
+// serveHTTP passes requests on.
+func (p *proxy) serveHTTP(l net.Listener) (err error) {
+	if p.site.Server.TLSConfig != nil {
 		err = p.site.ServeTLS(l, "", "")
 	} else {
 		err = p.site.Serve(l)
