@@ -110,6 +110,10 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
 		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
 		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
+		Suspended: s.Suspended, Blocked: s.Blocked, SuspendedBytes: s.SuspendedBytes,
+		LongestWait: s.LongestWait.Seconds(), WaitTime: timesOf(s.WaitTime),
+		Resumed: s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
+		WaitsClosed: s.WaitsClosed, RefusedSuspends: s.RefusedSuspends,
 		BytesIn: s.BytesForth, BytesOut: s.BytesBack, Copied: s.Copied,
 	}
 }

@@ -2,6 +2,7 @@ package park
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -100,7 +101,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			l.leave()
 		}
 	}()
-	p := parkRequest{base: s.Conn, raw: s.Raw, f: f, idle: idle, writable: o.Writable, deaf: o.deaf}
+	p := parkRequest{base: s.Conn, raw: s.Raw, f: f, idle: idle, await: o.await()}
 	if !s.Plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
@@ -156,18 +157,17 @@ type parkRequest struct {
 	conn      net.Conn
 	f         func(net.Conn)
 	idle      time.Duration // no timeout if 0 or less
-	writable  bool          // f runs also when a Write would not block
-	deaf      bool          // and only then
+	await     awaited       // what makes f run; 0 is awaitRead
 	unsettled bool          // a worker settles the connection before f runs (see settle.go)
 	posted    bool          // a worker is needed now: f runs, or the connection is settled
 }
 
 // await returns what the connection waits for.
-func (p *parkRequest) await() awaited {
+func (o *Options) await() awaited {
 	switch {
-	case p.deaf:
+	case o.deaf:
 		return awaitWrite
-	case p.writable:
+	case o.Writable:
 		return awaitRead | awaitWrite
 	}
 	return awaitRead
@@ -285,7 +285,7 @@ func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) (
 		return pc, err
 	}
 	old := entry.Load()
-	pc := &parkedConn{base: a.request.base, raw: a.request.raw}
+	pc := &parkedConn{base: a.request.base}
 	_, err := a.begin(pc, number)
 	if errors.Is(err, socknotify.ErrKeyMismatch) {
 		if old != nil && old.isPending() {
@@ -322,7 +322,7 @@ func (a *registrar) begin(pc *parkedConn, number uintptr) (was state, err error)
 		return pc.state, ErrParked
 	}
 	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, p.conn, p.f, l.instant()
-	pc.await, pc.unsettled = p.await(), p.unsettled
+	pc.await, pc.unsettled = cmp.Or(p.await, awaitRead), p.unsettled
 	l.stats.parked.Add(1)
 	atOnce := p.posted && !p.unsettled
 	if p.idle > 0 && !atOnce {

@@ -15,7 +15,6 @@ import (
 type parkedConn struct {
 	timer wheel.Timer[*parkedConn]
 	base  syscall.Conn // the connection with the descriptor
-	raw   syscall.RawConn
 
 	mu        sync.Mutex
 	state     state
@@ -32,6 +31,16 @@ type parkedConn struct {
 	due      time.Duration // when the idle timeout expires, since the lot's start; 0 is never
 	conn     net.Conn
 	fn       func(net.Conn)
+}
+
+// control calls f with the descriptor. What it needs for that is not kept: it is rarely needed, and
+// many connections wait.
+func (pc *parkedConn) control(f func(uintptr)) error {
+	raw, err := pc.base.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(f)
 }
 
 // The state says whether a call of the function is pending, and who starts it.
@@ -56,17 +65,22 @@ type awaited uint8
 const (
 	awaitRead    awaited = 1 << iota // a Read would not block
 	awaitWrite                       // a Write would not block
+	awaitEnd                         // the peer has ended its stream; bytes stay in the socket
+	awaitReset                       // the connection has failed
 	awaitNothing awaited = 0         // the connection is not parked
 )
 
-// filter returns the events to register for. Without awaitRead EventHangup is not among them: the
-// end of the peer's stream would be notified each time.
+// filter returns the events to register for; EventErr needs none. For awaitWrite alone EventHangup is
+// not among them: the end of the peer's stream would be notified each time.
 func (a awaited) filter() (f socknotify.Events) {
 	if a&awaitRead != 0 {
 		f = socknotify.EventIn | socknotify.EventHangup
 	}
 	if a&awaitWrite != 0 {
 		f |= socknotify.EventOut
+	}
+	if a&awaitEnd != 0 {
+		f |= socknotify.EventHangup
 	}
 	return f
 }
@@ -122,11 +136,15 @@ type call struct {
 // take ends the parking and returns its call if pc is in state from. If the connection must be settled first, take makes
 // that pc's state and returns a call without a function. If pc is not in state from, another goroutine has won the call,
 // and take returns the zero call.
-func (l *Lot) take(pc *parkedConn, from state, w *worker) call {
+func (l *Lot) take(pc *parkedConn, from state, events socknotify.Events, w *worker) call {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.state != from {
 		return call{}
+	}
+	if from == parked && pc.await&(awaitEnd|awaitReset) != 0 &&
+		events&(pc.await.filter()|socknotify.EventErr) == 0 {
+		return call{} // the notification of an earlier parking, which has ended otherwise
 	}
 	if pc.unsettled && pc.why <= woken {
 		return call{conn: l.beginSettling(pc)}
@@ -154,13 +172,14 @@ func (l *Lot) endParking(pc *parkedConn) {
 }
 
 // run makes the pending call of pc, unless another goroutine has won it, and then the calls that are kept for w.
-func (l *Lot) run(w *worker, pc *parkedConn, from state) {
-	c := l.take(pc, from, w)
+func (l *Lot) run(w *worker, r ready) {
+	pc := r.pc
+	c := l.take(pc, r.from, r.events, w)
 	if c.fn == nil && c.conn != nil {
 		if l.settle(pc, c.conn.(*Conn)) {
 			return // it is parked again
 		}
-		c = l.take(pc, settling, w)
+		c = l.take(pc, settling, 0, w)
 	}
 	if c.fn == nil {
 		return

@@ -139,8 +139,8 @@ func (p *proxyRun) dial(early string) (client, backend net.Conn) {
 	return &bufferedPeer{conn, in}, backend
 }
 
-// ending reads to the end, and returns what has ended the connection.
-func ending(conn net.Conn) string {
+// lastOf reads to the end, and returns what has ended the connection.
+func lastOf(conn net.Conn) string {
 	conn.SetReadDeadline(time.Now().Add(timeout))
 	b, err := io.ReadAll(conn)
 	text := fmt.Sprintf("%d bytes, ", len(b))
@@ -257,8 +257,8 @@ func TestReverseProxyOutcomes(t *testing.T) {
 				client, backend := p.dial(c.early)
 				c.act(p, client, backend)
 				var all sync.WaitGroup
-				all.Go(func() { o.client = ending(client) })
-				all.Go(func() { o.backend = ending(backend) })
+				all.Go(func() { o.client = lastOf(client) })
+				all.Go(func() { o.backend = lastOf(backend) })
 				all.Wait()
 				client.Close()
 				backend.Close()
@@ -440,10 +440,10 @@ func TestReverseProxyMaxConns(t *testing.T) {
 	p := newProxyRun(t, false, true, false, func(p *proxyRun) { p.g.MaxConns = 1 })
 	p.dial("")
 	client, backend := p.dial("")
-	if got := ending(client); got != `"", EOF` {
+	if got := lastOf(client); got != `"", EOF` {
 		t.Error(got)
 	}
-	ending(backend)
+	lastOf(backend)
 	if st := p.g.Stats(); st.Refused != 1 || st.Conns != 1 || st.Copied != 0 {
 		t.Errorf("%+v", st)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/pprof"
 	"sync/atomic"
+	"time"
 
 	"github.com/socknotify/socknotify/metrics"
 )
@@ -54,6 +55,21 @@ type Stats struct {
 	// that it keeps because of the field CryptoTLS or of a protocol in TLSNextProto.
 	CryptoTLS uint64
 	TimedOut  metrics.TimedOut // connections that a Server has closed because of a timeout
+
+	// Suspended is the number of requests that wait, and SuspendedBytes that of the bytes of their
+	// heads and bodies. Blocked is the part of Suspended that keeps a goroutine; see Suspend.
+	Suspended      int
+	Blocked        int
+	SuspendedBytes int64
+	LongestWait    time.Duration
+	// LongestWait is the time, to a second, that the oldest of them has waited. WaitTime holds how
+	// long those have waited that no longer wait. Resumed counts those that Resume has ended,
+	// WaitTimeouts and ClientsGone those that their timeout and their client has ended, and
+	// WaitsClosed those that have ended by Shutdown, Close or a panic of their handler.
+	WaitTime                                        metrics.Histogram
+	Resumed, WaitTimeouts, ClientsGone, WaitsClosed uint64
+	// RefusedSuspends counts calls of Suspend that have failed with ErrMaxSuspended.
+	RefusedSuspends uint64
 
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered

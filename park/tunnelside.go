@@ -231,13 +231,12 @@ func (s *tunnelSide) write(b []byte) (n int, err error) {
 // park parks the side for at most the time left, unless that is negative.
 func (s *tunnelSide) park(want awaited, left time.Duration) error {
 	lot := s.of.in.lot
-	writable, deaf := want&awaitWrite != 0, want == awaitWrite
 	if s.plain {
 		return lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: (*tunnelConn)(s), f: runTunnel, idle: left, writable: writable, deaf: deaf})
+			conn: (*tunnelConn)(s), f: runTunnel, idle: left, await: want})
 	}
 	return s.of.in.log.Guard(s.conn, func() error { // Park reads
-		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: writable, deaf: deaf}, s.of.f)
+		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)
 	})
 }
 

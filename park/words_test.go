@@ -15,7 +15,7 @@ func TestWords(t *testing.T) {
 		reflect.TypeFor[ListenerConfig](), reflect.TypeFor[Streams](), reflect.TypeFor[Tunnels](),
 		reflect.TypeFor[ConnectProxy](), reflect.TypeFor[Stats]())
 	words.Keys(t, ".")
-	words.Errors(t, ErrServerClosed, ErrIdle, ErrMessageTimeout, ErrSlow, ErrHandshake)
+	words.Errors(t, ErrServerClosed, ErrIdle, ErrMessageTimeout, ErrSlow, ErrHandshake, ErrWaitTimeout)
 	words.Errors(t, ErrClosed)
 }
 

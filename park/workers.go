@@ -26,8 +26,9 @@ type workers struct {
 
 // A ready is a connection whose function is to run.
 type ready struct {
-	pc   *parkedConn
-	from state // of pc
+	pc     *parkedConn
+	from   state             // of pc
+	events socknotify.Events // if from is parked
 }
 
 // workerIdleTime is the time after which a worker without work exits, if others wait too. Tests set it.
@@ -100,7 +101,7 @@ func (l *Lot) dequeue(w *worker) ready {
 			if one[0].Events == socknotify.EventRemove {
 				continue
 			}
-			r := ready{one[0].Key, parked}
+			r := ready{one[0].Key, parked, one[0].Events}
 			if one[0].Kind() == socknotify.KindPosted {
 				r.from = queued
 			}
@@ -171,7 +172,7 @@ func (l *Lot) serve(w *worker, r ready) (next ready, more bool) {
 			l.startWorker()
 		}
 	}()
-	l.run(w, r.pc, r.from)
+	l.run(w, r)
 	returned = true
 
 	c.mu.Lock()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -49,7 +48,7 @@ func (r *rawTLS) answer() {
 
 // A peer may update its keys and request an update of the server's, which is sent even if nothing else is written.
 func TestTLSKeyUpdate(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
 		for range 20 {
 			send(t, r, r.record(typeData, "before"))
@@ -74,7 +73,7 @@ func TestTLSKeyUpdate(t *testing.T) {
 
 // Key updates may arrive in any pieces, alone or between data, and in one record or several.
 func TestTLSKeyUpdateInPieces(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
 		for i, c := range []byte(r.record(typeData, "0") + r.keyUpdate(1) + r.record(typeData, "1") + r.keyUpdate(0) + r.record(typeData, "2")) {
 			if i%7 == 0 {
@@ -105,7 +104,7 @@ func TestTLSKeyUpdateInPieces(t *testing.T) {
 
 // Key updates are sent in order with the bytes of other goroutines and with queued bytes.
 func TestTLSKeyUpdateAmongWrites(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			_, err := c.Read(buf)
 			return err
@@ -150,7 +149,7 @@ func TestTLSKeyUpdateAmongWrites(t *testing.T) {
 
 // While the write queue is full, the peer's request for a key update waits with everything else that it sends.
 func TestTLSKeyUpdateQueueFull(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		r := updating(t, backend, h, 100_000)
 		sc, total := h.conn(1), 0
@@ -175,7 +174,7 @@ func TestTLSKeyUpdateQueueFull(t *testing.T) {
 // Key updates work on hijacked and on paused connections.
 func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 	noHijack(t)
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf)
 			if err != nil {
@@ -229,9 +228,54 @@ func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 	})
 }
 
+// A hijacker gets what had been received: the rest of a record, a record, and a part of one. After
+// Resume nothing is missing either.
+func TestTLSHijackReceived(t *testing.T) {
+	noHijack(t)
+	owners(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:3])
+			if err != nil {
+				return err
+			}
+			if string(buf[:n]) != "hij" {
+				_, err = c.Write(buf[:n])
+				return err
+			}
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			nc.Write([]byte("hijacked"))
+			go func() {
+				b := make([]byte, len("ack, second, third"))
+				if _, err := io.ReadFull(nc, b); err != nil {
+					t.Error(err)
+				}
+				nc.Write(b)
+				if err := c.Resume(); err != nil {
+					t.Error(err)
+				}
+			}()
+			return nil
+		}}
+		r := updating(t, backend, h, 0)
+		for range 20 {
+			third := r.record(typeData, "hijack") + r.record(typeData, ", second") + r.record(typeData, ", third, fourth")
+			fifth := r.record(typeData, " and fifth")
+			send(t, r, third[:len(third)-9])
+			r.text("hijacked")
+			send(t, r, third[len(third)-9:]+fifth[:7])
+			r.text("ack, second, third, fourth")
+			send(t, r, fifth[7:])
+			r.text(" and fifth")
+		}
+	})
+}
+
 // After CloseWrite a request for a key update has no answer, but the peer's bytes are still received.
 func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		got := make(chan string, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf)
@@ -267,7 +311,7 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 
 // An endless series of key updates, or a malformed one, ends its connection with an alert. Other connections are served.
 func TestTLSKeyUpdateAbuse(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
+	owners(t, func(t *testing.T, backend string) {
 		for name, bad := range map[string]func(r *rawTLS) string{
 			"flood": func(r *rawTLS) (all string) {
 				for range 100 {

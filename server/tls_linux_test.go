@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
@@ -45,88 +48,99 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 	return addr, &tls.Config{RootCAs: trust, ServerName: "localhost"}
 }
 
-// An idle connection has no goroutine and no buffers. With TLS 1.2 its state keeps the ClientHello.
+// A bareConn is a client's socket, without memory of its own.
+type bareConn struct {
+	net.Conn // its other methods are not called
+	fd       int
+}
+
+func (b bareConn) Read(p []byte) (int, error) {
+	n, err := retried(func() (int, error) { return unix.Read(b.fd, p) })
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (b bareConn) Write(p []byte) (int, error) {
+	return retried(func() (int, error) { return unix.Write(b.fd, p) })
+}
+
+// retried calls a system call until it is not interrupted.
+func retried(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// An idle connection costs at most 820 live bytes with TLS 1.3 on epoll, its socket and its
+// registration included: some 795. It has no goroutine and no buffers. With TLS 1.2 its state keeps
+// the ClientHello.
 func TestIdleTLSMemory(t *testing.T) {
 	long.Only(t, "it makes 5,000 TLS handshakes")
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for version, most := range map[uint16]float64{tls.VersionTLS12: 1_100, tls.VersionTLS13: 820} {
+			if backend == "poll" { // with fewer connections, so what is there once counts more
+				most += 200
+			}
 			t.Run(tls.VersionName(version), func(t *testing.T) {
-				s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
-				addr, config := servingTLS(t, s)
-				config.MaxVersion = version
-				n := 5000
-				if backend == "poll" || qemu.TakesLong.Here() {
-					n = 500 // as each handshake costs poll a look at all
-				}
-				raw := make([]*net.TCPConn, 0, n)
-				defer func() {
-					for _, c := range raw {
-						c.Close()
-					}
-				}()
-				connect := func() { // the client's side of TLS is thrown away: it would be measured
-					c, err := net.Dial("tcp", addr)
-					if err != nil {
-						t.Fatal(err)
-					}
-					raw = append(raw, c.(*net.TCPConn))
-					tc := tls.Client(c, config)
-					buf := make([]byte, 64)
-					if _, err := tc.Write(buf); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := io.ReadFull(tc, buf); err != nil {
-						t.Fatal(err)
-					}
-				}
-				connect()
-				bare := socketCost(t)
-				eventually(t, func() bool { return tlsrecord.Live() == 0 })
-				before, rss, goroutines := live(), resident(t), runtime.NumGoroutine()
-				for range n {
-					connect()
-				}
-				eventually(t, func() bool {
-					return s.Stats().Conns == n+1 && runtime.NumGoroutine() <= goroutines+2 &&
-						tlsrecord.Live() == 0
-				})
-				each := float64(live()-before)/float64(n) - bare
-				t.Logf("%.0f live bytes per idle connection; both sides' resident memory grew by %.1f KiB each",
-					each, float64(resident(t)-rss)/float64(n)/1024)
-				if each > 2_000 {
-					t.Errorf("%.0f live bytes", each)
-				}
+				testIdleTLSMemory(t, backend, version, most)
 			})
 		}
 	})
 }
 
-// socketCost returns the memory of a client's *net.TCPConn, which is subtracted.
-func socketCost(t *testing.T) float64 {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+func testIdleTLSMemory(t *testing.T, backend string, version uint16, most float64) {
+	s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour, Workers: 2}
+	addr, config := servingTLS(t, s)
+	config.MaxVersion = version
+	to := netip.MustParseAddrPort(addr)
+	n := 5000
+	if backend == "poll" || qemu.TakesLong.Here() {
+		n = 500 // as each handshake costs poll a look at all
 	}
-	defer l.Close()
-	const n = 500
-	conns := make([]net.Conn, 0, 2*n)
-	before := live()
-	for range n {
-		a, err := net.Dial("tcp", l.Addr().String())
+	clients := make([]int, n+1) // all of them first: a port's table is by number
+	for i := range clients {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := l.Accept()
-		if err != nil {
+		defer unix.Close(fd)
+		clients[i] = fd
+	}
+	connect := func(fd int) { // the client's side of TLS is thrown away: it would be measured
+		sockaddr := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+		if err := unix.Connect(fd, sockaddr); err != nil {
 			t.Fatal(err)
 		}
-		conns = append(conns, a, b)
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // as package net does
+		c := tls.Client(bareConn{fd: fd}, config)
+		buf := make([]byte, 64)
+		if _, err := c.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, buf); err != nil {
+			t.Fatal(err)
+		}
 	}
-	cost := float64(live()-before) / float64(len(conns))
-	for _, c := range conns {
-		c.Close()
+	connect(clients[n])
+	eventually(t, func() bool { return tlsrecord.Live() == 0 })
+	before, rss, goroutines := live(), resident(t), runtime.NumGoroutine()
+	for _, fd := range clients[:n] {
+		connect(fd)
 	}
-	return cost
+	eventually(t, func() bool {
+		return s.Stats().Conns == n+1 && runtime.NumGoroutine() <= goroutines+2 &&
+			tlsrecord.Live() == 0
+	})
+	each := float64(live()-before) / float64(n)
+	t.Logf("%.0f live bytes per idle connection; both sides' resident memory grew by %.1f KiB each",
+		each, float64(resident(t)-rss)/float64(n)/1024)
+	if each > most {
+		t.Errorf("%.0f live bytes, where %.0f may be", each, most)
+	}
 }
 
 // resident returns the resident memory of the process.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,9 @@ func startTLS(t testing.TB, s *srv) (addr string, client *tls.Config) {
 	} else {
 		s.TLSConfig.Certificates = config.Certificates
 	}
+	if strings.Contains(t.Name(), strings.ReplaceAll(keptName, " ", "_")) {
+		s.CryptoTLS = true
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +59,27 @@ func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
 	return c
 }
 
-// versions runs a test for each backend and each version of TLS.
+// versions runs a test for each backend and each version of TLS, and where crypto/tls keeps the
+// connections.
 func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(v), func(t *testing.T) { f(t, backend, v) })
 		}
+		t.Run(keptName, func(t *testing.T) { f(t, backend, tls.VersionTLS13) })
 	})
 }
+
+// owners runs a test for each backend, and where crypto/tls keeps the connections.
+func owners(t *testing.T, f func(t *testing.T, backend string)) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		t.Run("taken over", func(t *testing.T) { f(t, backend) })
+		t.Run(keptName, func(t *testing.T) { f(t, backend) })
+	})
+}
+
+// keptName is in the names of tests for which startTLS sets CryptoTLS.
+const keptName = "kept by crypto-tls"
 
 // Small and large amounts come back, in records of all sizes, through buffers of other sizes.
 func TestTLSEcho(t *testing.T) {

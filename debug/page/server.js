@@ -20,10 +20,10 @@ function duration(s) {
 }
 
 // quantile estimates a quantile of the calls between two samples, as Prometheus does, or returns null without calls.
-function quantile(q, now, before) {
-  const a = now.call_time?.buckets;
+function quantile(q, now, before, name = "call_time") {
+  const a = now[name]?.buckets;
   if (!a) return null;
-  const b = before?.call_time?.buckets || [];
+  const b = before?.[name]?.buckets || [];
   const counts = a.map((n, i) => Math.max(n - (b[i] || 0), 0));
   const rank = q * counts.reduce((sum, n) => sum + n, 0);
   if (!rank) return null;
@@ -47,6 +47,7 @@ const parkCards = [
   ["waiting", "Waiting", "What is ready and waits for a worker: connections beyond MaxRunning, or notifications of a server.", (c) => [count(c.waiting || 0), ""]],
   ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all" + (c.rejected ? `, ${count(c.rejected)} rejected` : "")]],
   ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
+  ["suspended", "Waiting requests", "Requests that wait for an answer (park.Suspend), and how long the middle one has waited when it ended.", waitingRequests],
   ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
   ["timeouts", "Timeouts", "Parked connections that were idle for too long.", (c) => [count(c.idle || 0), ""]],
   ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), ""]],
@@ -83,6 +84,13 @@ function handlerTime(c, r, then) {
   if (!c.call_time) return ["–", "not measured: set TimeCalls"];
   const of = quantile(0.5, c, then) === null ? undefined : then; // without calls, of all
   return [duration(quantile(0.5, c, of)), duration(quantile(0.99, c, of)) + " slowest 1 %"];
+}
+
+function waitingRequests(c) {
+  const ended = listed(c, { blocked: "with a goroutine", resumed: "resumed", wait_timeouts: "timed out", clients_gone: "left", waits_closed: "closed", refused_suspends: "refused" });
+  const middle = quantile(0.5, c, undefined, "wait_time");
+  const notes = [c.longest_wait ? "oldest " + duration(c.longest_wait) : "", ended, middle === null ? "" : "the middle one " + duration(middle)];
+  return [count(c.suspended || 0), notes.filter((n) => n).join(", ")];
 }
 
 const serverCharts = [];

@@ -82,3 +82,28 @@ func BenchmarkHandshake(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWake opens and makes one record each with ciphers that were dropped.
+func BenchmarkWake(b *testing.B) {
+	x, y := ends(tls.VersionTLS13, tls.TLS_AES_128_GCM_SHA256)
+	for _, drop := range []bool{false, true} {
+		name := "busy"
+		if drop {
+			name = "idle"
+		}
+		b.Run(name, func(b *testing.B) {
+			buf := make([]byte, 0, 200)
+			b.ReportAllocs()
+			for b.Loop() {
+				record, _ := x.Append(buf, buf[:64])
+				if _, err := y.Open(nil, record); err != nil {
+					b.Fatal(err)
+				}
+				if drop {
+					x.DropOut()
+					y.Drop()
+				}
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package tlsrecord
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -8,7 +9,7 @@ import (
 
 // ciphers drops the ciphers of connections that are idle. A cipher has 1,280 bytes, and is made in
 // half a microsecond; keys stay.
-var ciphers = keeper{live: make(map[*Conn]struct{})}
+var ciphers keeper
 
 const (
 	// cipherIdle is how long a connection is idle before its ciphers are dropped, at least; at most
@@ -19,33 +20,55 @@ const (
 	maxLive = 16 << 10
 )
 
+// A User is a connection that may have ciphers.
+type User interface {
+	// DropCiphers drops them and sets the used of UseCipher to 0, unless a call uses them. Then it
+	// returns false.
+	DropCiphers() bool
+}
+
+// UseCipher notes that a connection is about to use a cipher. used is where it notes when that was;
+// it is 0 as long as the connection is not known here, so that it must drop the cipher at the end
+// of the call. The connection may not drop ciphers at the same time.
+func UseCipher(u User, used *atomic.Uint32) { ciphers.use(u, used) }
+
 // A keeper knows the connections that may have ciphers.
 type keeper struct {
 	round atomic.Uint32 // of sweeps
 
 	mu    sync.Mutex
-	live  map[*Conn]struct{}
+	live  []keeping
 	sweep *time.Timer // runs while there are some
 }
 
-// use notes that a connection is about to use a cipher. Its reading or writing lock is held.
-func (k *keeper) use(c *Conn) {
-	if now := k.round.Load(); c.round.Load() != now {
-		c.round.Store(now)
-	}
-	if !c.live.Load() {
-		k.add(c)
+// A keeping is a connection that may have ciphers.
+type keeping struct {
+	User
+	used *atomic.Uint32 // the round in which it has last used one, and 1
+}
+
+func (k *keeper) use(u User, used *atomic.Uint32) {
+	now := k.round.Load() + 1
+	switch used.Load() {
+	case now:
+	case 0:
+		k.add(u, used)
+	default:
+		used.Store(now)
 	}
 }
 
-func (k *keeper) add(c *Conn) {
+func (k *keeper) add(u User, used *atomic.Uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.live) >= maxLive {
 		return
 	}
-	k.live[c] = struct{}{}
-	c.live.Store(true)
+	if used.Load() > 0 { // the other direction has added it
+		return
+	}
+	k.live = append(k.live, keeping{u, used})
+	used.Store(k.round.Load() + 1)
 	switch {
 	case len(k.live) > 1:
 	case k.sweep == nil:
@@ -57,21 +80,22 @@ func (k *keeper) add(c *Conn) {
 
 // drop drops the ciphers that have not been used for a round.
 func (k *keeper) drop() {
-	now := k.round.Add(1)
+	now := k.round.Add(1) + 1
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for c := range k.live {
-		if now-c.round.Load() > 1 && c.dropCiphers() {
-			delete(k.live, c)
-		}
+	k.live = slices.DeleteFunc(k.live, func(c keeping) bool {
+		return now-c.used.Load() > 1 && c.DropCiphers()
+	})
+	if cap(k.live) > 4*len(k.live) { // so that memory does not stay
+		k.live = append([]keeping(nil), k.live...)
 	}
 	if len(k.live) > 0 {
 		k.sweep.Reset(cipherIdle)
 	}
 }
 
-// dropCiphers drops the ciphers of a connection, unless a call uses them.
-func (c *Conn) dropCiphers() bool {
+// DropCiphers is for the sweep.
+func (c *Conn) DropCiphers() bool {
 	if !c.reading.TryLock() {
 		return false
 	}
@@ -80,9 +104,7 @@ func (c *Conn) dropCiphers() bool {
 		return false
 	}
 	defer c.endWriting()
-	c.records.Drop()
-	c.records.DropOut()
-	c.live.Store(false)
+	c.used.Store(0) // the ciphers are dropped at the end
 	return true
 }
 

@@ -1,6 +1,7 @@
 package tlsrecord
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,32 +15,33 @@ import (
 
 // A Conn is a server's TLS connection, as a net.Conn. It has the methods of a *tls.Conn that a
 // server uses. crypto/tls makes the handshake, and keeps the connection if Take fails.
+//
+// What is not needed while the connection is idle is behind pointers that are nil then.
 type Conn struct {
 	net.Conn // below; its deadlines and addresses are the connection's
 
-	shaking sync.Mutex
-	pending *pending    // until the handshake is over
-	over    atomic.Bool // the handshake is, and the next three fields do not change any more
+	// stock is nil once the connection was taken over from crypto/tls. Then state and records do not
+	// change any more.
+	stock   atomic.Pointer[stock]
 	state   tls.ConnectionState
-	stock   *tls.Conn // the connection, if crypto/tls keeps it; otherwise nil
 	records Records
 
 	reading sync.Mutex
-	buf     *buffer
-	wire    []byte // in buf: received, and not opened
-	data    []byte // in buf: opened, and not read
+	in      *buffer // nil while nothing has been received and not read
 
 	writing sync.Mutex
-	ended   atomic.Pointer[error] // why the connection is closed; nil if it is open
-	live    atomic.Bool           // ciphers knows the connection
-	round   atomic.Uint32         // of ciphers, when a cipher was last used
+	ended   atomic.Bool   // the connection is closed
+	used    atomic.Uint32 // see UseCipher
 }
 
-// pending is what a connection needs before its handshake.
-type pending struct {
+// A stock is the part of crypto/tls in a connection: the handshake, and everything after it if
+// crypto/tls keeps the connection.
+type stock struct {
+	shaking sync.Mutex
 	config  *tls.Config
 	options *Options
-	err     error // of the handshake
+	err     error                    // of the handshake
+	conn    atomic.Pointer[tls.Conn] // set if crypto/tls keeps the connection
 }
 
 // Options are what the connections of a server have in common.
@@ -53,13 +55,33 @@ type Options struct {
 }
 
 // A buffer has room for a record and what arrives behind it, or for what is sent with one call.
-type buffer [2 * MaxRecord]byte
+type buffer struct {
+	b    [2 * MaxRecord]byte
+	wire []byte // in b: received, and not opened
+	data []byte // in b: opened, and not read
+}
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
+func (b *buffer) free() {
+	b.wire, b.data = nil, nil
+	buffers.Put(b)
+}
+
+// hasData reports whether data has been opened and not read.
+func (b *buffer) hasData() bool { return b != nil && len(b.data) > 0 }
+
+// begins reports whether a record of a type has arrived, or its beginning.
+func (b *buffer) begins(kind byte) bool { return b != nil && len(b.wire) > 0 && b.wire[0] == kind }
+
 // Server returns a server's side of a TLS connection. The handshake is made when it is first used.
 func Server(conn net.Conn, config *tls.Config, options *Options) *Conn {
-	return &Conn{Conn: conn, pending: &pending{config: config, options: options}}
+	if options == nil {
+		options = new(Options)
+	}
+	c := &Conn{Conn: conn}
+	c.stock.Store(&stock{config: config, options: options})
+	return c
 }
 
 // Handshake makes the handshake unless it has been made.
@@ -67,90 +89,120 @@ func (c *Conn) Handshake() error { return c.HandshakeContext(context.Background(
 
 // HandshakeContext is Handshake, and closes the connection below when ctx is done.
 func (c *Conn) HandshakeContext(ctx context.Context) error {
-	if c.over.Load() {
-		return nil
+	_, err := c.handshake(ctx)
+	return err
+}
+
+// handshake makes the handshake unless it has been made. It returns the connection of crypto/tls if
+// that keeps it, and otherwise nil.
+func (c *Conn) handshake(ctx context.Context) (*tls.Conn, error) {
+	s := c.stock.Load()
+	if s == nil {
+		return nil, nil
 	}
-	c.shaking.Lock()
-	defer c.shaking.Unlock()
-	switch {
-	case c.over.Load():
-		return nil
-	case c.pending.err != nil:
-		return c.pending.err
+	if kept := s.conn.Load(); kept != nil {
+		return kept, nil
 	}
+	s.shaking.Lock()
+	defer s.shaking.Unlock()
+	if c.stock.Load() != nil && s.conn.Load() == nil && s.err == nil {
+		s.err = c.shake(ctx, s)
+	}
+	return s.conn.Load(), s.err
+}
+
+// shake makes the handshake, and takes the connection over if that is possible.
+func (c *Conn) shake(ctx context.Context, s *stock) error {
 	w := &wire{Conn: c.Conn}
-	config := w.Config(c.pending.config)
-	ofProgram(config, c.Conn)
-	t := tls.Server(w, config)
+	t := tls.Server(w, w.Config(s.config, c.Conn))
 	if err := t.HandshakeContext(ctx); err != nil {
-		c.pending.err = err
 		return err
 	}
-	c.take(t, w)
-	w.over = true
-	c.pending = nil
-	c.over.Store(true)
+	c.take(s, t, w)
 	return nil
 }
 
 // take takes the connection over from crypto/tls, if that is possible.
-func (c *Conn) take(t *tls.Conn, w *wire) {
-	o := c.pending.options
-	c.state = t.ConnectionState()
-	if o != nil && o.Keep != nil && o.Keep(c.state) {
-		c.stock = t
+func (c *Conn) take(s *stock, t *tls.Conn, w *wire) {
+	state := t.ConnectionState()
+	keep, kept := s.options.Keep, s.options.Kept
+	s.config, s.options = nil, nil
+	w.over = true
+	if keep != nil && keep(state) {
 		w.wipe()
+		s.conn.Store(t)
 		return
 	}
-	records, err := w.Take(t)
+	records, err := w.Take(&state)
 	if err != nil {
-		c.stock = t
-		if o != nil && o.Kept != nil {
-			o.Kept(err)
+		if kept != nil {
+			kept(err)
 		}
+		s.conn.Store(t)
 		return
 	}
 	w.cut.Store(true)
-	c.state.TLSUnique = append([]byte(nil), c.state.TLSUnique...) // it points into t
-	c.records = *records
+	state.TLSUnique = bytes.Clone(state.TLSUnique) // it points into t
+	c.state, c.records = state, *records
+	if len(w.rest) > 0 {
+		c.in = buffers.Get().(*buffer)
+		c.in.wire = c.in.b[:copy(c.in.b[:], w.rest)]
+		w.took(len(w.rest))
+	}
+	c.stock.Store(nil)
+}
+
+// Attach returns a connection with the records of one that was detached, and what its handshake has
+// agreed upon. conn is below it. data has been opened, and is read first.
+func Attach(conn net.Conn, records Records, state tls.ConnectionState, data []byte) *Conn {
+	c := &Conn{Conn: conn, records: records, state: state}
+	if len(data) > 0 {
+		c.in = buffers.Get().(*buffer)
+		c.in.data = c.in.b[:copy(c.in.b[:], data)]
+	}
+	return c
+}
+
+// Detach returns the records and what the handshake has agreed upon, and true, if the connection
+// was taken over from crypto/tls. It is for a connection over which nothing was read or written,
+// and which is not used any more.
+func (c *Conn) Detach() (Records, tls.ConnectionState, bool) {
+	if c.stock.Load() != nil {
+		return Records{}, tls.ConnectionState{}, false
+	}
+	return c.records, c.state, true
+}
+
+// over reports whether the handshake is.
+func (c *Conn) over() bool {
+	s := c.stock.Load()
+	return s == nil || s.conn.Load() != nil
 }
 
 // Stock returns the connection of crypto/tls if that keeps it. Otherwise, and before the handshake,
 // it returns nil.
 func (c *Conn) Stock() *tls.Conn {
-	if !c.over.Load() {
-		return nil
+	if s := c.stock.Load(); s != nil {
+		return s.conn.Load()
 	}
-	return c.stock
-}
-
-// ofProgram lets the program's callbacks see its own connection.
-func ofProgram(config *tls.Config, conn net.Conn) {
-	if get := config.GetConfigForClient; get != nil {
-		config.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			h.Conn = conn
-			own, err := get(h)
-			if own != nil {
-				ofProgram(own, conn)
-			}
-			return own, err
-		}
-	}
-	if get := config.GetCertificate; get != nil {
-		config.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			h.Conn = conn
-			return get(h)
-		}
-	}
+	return nil
 }
 
 // A wire is the connection below crypto/tls.
 type wire struct {
 	net.Conn
 	Handshake
+	buf  *wireBuffer // that rest is in, or nil
+	rest []byte      // received, and not given to crypto/tls
 	over bool        // the handshake is; changed before the program has the connection
 	cut  atomic.Bool // crypto/tls may not use the connection any more
 }
+
+// A wireBuffer has room for the usual messages of a client. It is small, because it is kept while
+// the client is waited for.
+type wireBuffer [4 << 10]byte
+
+var wireBuffers = sync.Pool{New: func() any { return new(wireBuffer) }}
 
 func (w *wire) Write(b []byte) (int, error) {
 	if w.cut.Load() {
@@ -163,32 +215,51 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read receives no more than the record has, so that nothing is left when the handshake is over.
-func (w *wire) Read(b []byte) (int, error) {
-	switch {
-	case w.cut.Load():
+// Read receives no more than crypto/tls would without it, so that a connection that fails has as
+// many bytes unread. During the handshake it returns no more than the current record has, so that
+// crypto/tls does not have the beginning of the next one when the handshake is over.
+func (w *wire) Read(b []byte) (n int, err error) {
+	if w.cut.Load() {
 		return 0, net.ErrClosed
-	case w.over:
-		return w.Conn.Read(b)
-	case w.left == 0:
-		b = b[:min(len(b), headerSize-w.nhead)]
-	default:
-		b = b[:min(len(b), w.left)]
 	}
-	n, err := w.Conn.Read(b)
-	w.Part(b[:n])
-	return n, err
+	if len(w.rest) == 0 {
+		if w.over {
+			return w.Conn.Read(b)
+		}
+		w.buf = wireBuffers.Get().(*wireBuffer)
+		n, err = w.Conn.Read(w.buf[:min(len(b), len(w.buf))])
+		if w.rest = w.buf[:n]; n == 0 {
+			w.took(0)
+			return 0, err
+		}
+	}
+	n = min(len(b), len(w.rest))
+	if !w.over {
+		n = w.Part(w.rest[:n])
+	}
+	copy(b, w.rest[:n])
+	w.took(n)
+	return n, nil // an error comes again
+}
+
+// took removes bytes from the rest.
+func (w *wire) took(n int) {
+	if w.rest = w.rest[n:]; len(w.rest) == 0 && w.buf != nil {
+		wireBuffers.Put(w.buf)
+		w.buf = nil
+	}
 }
 
 // ConnectionState returns what the handshake has agreed upon. Before that it is zero.
 func (c *Conn) ConnectionState() tls.ConnectionState {
-	switch {
-	case !c.over.Load():
-		return tls.ConnectionState{}
-	case c.stock != nil:
-		return c.stock.ConnectionState()
+	s := c.stock.Load()
+	if s == nil {
+		return c.state
 	}
-	return c.state
+	if kept := s.conn.Load(); kept != nil {
+		return kept.ConnectionState()
+	}
+	return tls.ConnectionState{}
 }
 
 // NetConn returns the connection below. Bytes that are read from it or written to it are missing
@@ -197,65 +268,66 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Read reads data, of at most one record. The errors are those of a *tls.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
-	if err := c.Handshake(); err != nil {
-		return 0, err
-	}
+	kept, err := c.handshake(context.Background())
 	switch {
-	case c.stock != nil:
-		return c.stock.Read(b)
+	case err != nil:
+		return 0, err
+	case kept != nil:
+		return kept.Read(b)
 	case len(b) == 0:
 		return 0, nil
 	}
 	c.reading.Lock()
 	defer c.endReading()
-	for len(c.data) == 0 {
-		if err := c.open(); err != nil {
-			c.release()
-			return 0, err
+	n, err := c.read(b)
+	if n > 0 && !c.in.hasData() {
+		// A close_notify behind the data is returned with it, so that a program that reuses
+		// connections does not take this one for open. crypto/tls does so too.
+		if c.in.begins(typeAlert) {
+			if record := c.record(); record != nil {
+				ciphers.use(c, &c.used)
+				c.records.Open(nil, record)
+			}
+			c.answer()
 		}
-	}
-	n := copy(b, c.data)
-	c.data = c.data[n:]
-	// A close_notify behind the data is returned with it, so that a program that reuses connections
-	// does not take this one for open. crypto/tls does so too.
-	if len(c.data) == 0 && len(c.wire) > 0 && c.wire[0] == typeAlert {
-		if record := c.record(); record != nil {
-			ciphers.use(c)
-			c.records.Open(record)
-		}
-		c.answer()
-	}
-	var err error
-	if len(c.data) == 0 {
 		err = c.records.Err()
 	}
 	c.release()
 	return n, err
 }
 
-// open opens the next record.
-func (c *Conn) open() error {
-	record, err := c.nextRecord()
-	if err != nil {
+// read reads data. reading is held.
+func (c *Conn) read(b []byte) (n int, err error) {
+	for n == 0 && !c.in.hasData() {
+		record, err := c.nextRecord()
+		if err != nil {
+			c.answer()
+			return 0, err
+		}
+		ciphers.use(c, &c.used)
+		n, c.in.data, err = c.records.Read(b, record)
 		c.answer()
-		return err
+		if err != nil {
+			return 0, err
+		}
 	}
-	ciphers.use(c)
-	c.data, err = c.records.Open(record)
-	c.answer()
-	return err
+	if n == 0 {
+		n = copy(b, c.in.data)
+		c.in.data = c.in.data[n:]
+	}
+	return n, nil
 }
 
 // nextRecord returns the next record, and receives it where needed.
 func (c *Conn) nextRecord() ([]byte, error) {
 	for {
 		need := headerSize
-		if len(c.wire) >= headerSize {
-			n, err := c.records.Length(c.wire)
+		if c.in != nil && len(c.in.wire) >= headerSize {
+			n, err := c.records.Length(c.in.wire)
 			if err != nil {
 				return nil, err
 			}
-			if need = n; len(c.wire) >= n {
+			if need = n; len(c.in.wire) >= n {
 				return c.record(), nil
 			}
 		} else if err := c.records.Err(); err != nil {
@@ -269,30 +341,32 @@ func (c *Conn) nextRecord() ([]byte, error) {
 
 // record takes a whole record that has arrived, or returns nil.
 func (c *Conn) record() []byte {
-	if len(c.wire) < headerSize {
+	in := c.in
+	if len(in.wire) < headerSize {
 		return nil
 	}
-	n, err := c.records.Length(c.wire)
-	if err != nil || len(c.wire) < n {
+	n, err := c.records.Length(in.wire)
+	if err != nil || len(in.wire) < n {
 		return nil
 	}
-	record := c.wire[:n]
-	c.wire = c.wire[n:]
+	record := in.wire[:n]
+	in.wire = in.wire[n:]
 	return record
 }
 
 // fill receives once, for a record of which need bytes are wanted.
 func (c *Conn) fill(need int) error {
-	if c.buf == nil {
-		c.buf = buffers.Get().(*buffer)
-		c.wire = c.buf[:0]
+	if c.in == nil {
+		c.in = buffers.Get().(*buffer)
+		c.in.wire = c.in.b[:0]
 	}
-	if cap(c.wire) < need {
-		c.wire = c.buf[:copy(c.buf[:], c.wire)]
+	in := c.in
+	if len(in.wire) == 0 || cap(in.wire) < need {
+		in.wire = in.b[:copy(in.b[:], in.wire)]
 	}
-	have := len(c.wire)
-	n, err := c.Conn.Read(c.wire[have:cap(c.wire)])
-	c.wire = c.wire[:have+n]
+	have := len(in.wire)
+	n, err := c.Conn.Read(in.wire[have:cap(in.wire)])
+	in.wire = in.wire[:have+n]
 	if n > 0 || err == nil {
 		return nil // an error comes again
 	}
@@ -307,9 +381,9 @@ func (c *Conn) fill(need int) error {
 
 // release gives the buffer back when nothing is in it.
 func (c *Conn) release() {
-	if c.buf != nil && len(c.wire) == 0 && len(c.data) == 0 {
-		buffers.Put(c.buf)
-		c.buf, c.wire, c.data = nil, nil, nil
+	if c.in != nil && len(c.in.wire) == 0 && len(c.in.data) == 0 {
+		c.in.free()
+		c.in = nil
 	}
 }
 
@@ -320,7 +394,7 @@ func (c *Conn) answer() {
 	}
 	c.writing.Lock()
 	defer c.endWriting()
-	ciphers.use(c)
+	ciphers.use(c, &c.used)
 	if out := c.records.Answer(nil); len(out) > 0 {
 		c.send(out)
 	}
@@ -337,23 +411,24 @@ func (c *Conn) send(out []byte) error {
 
 // Write sends data. After an error nothing more can be sent.
 func (c *Conn) Write(b []byte) (n int, err error) {
-	if err := c.Handshake(); err != nil {
+	kept, err := c.handshake(context.Background())
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if c.stock != nil {
-		return c.stock.Write(b)
+	case kept != nil:
+		return kept.Write(b)
 	}
 	c.writing.Lock()
 	defer c.endWriting()
-	if err := c.ended.Load(); err != nil {
-		return 0, *err
+	if c.ended.Load() {
+		return 0, net.ErrClosed
 	}
-	ciphers.use(c)
+	ciphers.use(c, &c.used)
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
 	for {
 		k := min(len(b)-n, 2*MaxPlaintext)
-		out, err := c.records.Append(buf[:0], b[n:n+k])
+		out, err := c.records.Append(buf.b[:0], b[n:n+k])
 		if err == nil && k > 0 {
 			err = c.send(out)
 		}
@@ -373,11 +448,11 @@ const closeTimeout = 5 * time.Second
 
 // CloseWrite sends a close_notify. Nothing can be sent after it.
 func (c *Conn) CloseWrite() error {
-	switch {
-	case !c.over.Load():
+	if !c.over() {
 		return errEarly
-	case c.stock != nil:
-		return c.stock.CloseWrite()
+	}
+	if kept := c.Stock(); kept != nil {
+		return kept.CloseWrite()
 	}
 	c.writing.Lock()
 	defer c.endWriting()
@@ -385,7 +460,7 @@ func (c *Conn) CloseWrite() error {
 }
 
 func (c *Conn) closeNotify() error {
-	ciphers.use(c)
+	ciphers.use(c, &c.used)
 	out := c.records.CloseNotify(nil)
 	if len(out) == 0 {
 		return nil
@@ -398,14 +473,14 @@ func (c *Conn) closeNotify() error {
 
 // Close sends a close_notify, unless a Write is at work, and closes the connection below.
 func (c *Conn) Close() error {
-	if !c.ended.CompareAndSwap(nil, &errClosed) {
+	if c.ended.Swap(true) {
 		return net.ErrClosed
 	}
-	switch {
-	case !c.over.Load():
+	if !c.over() {
 		return c.Conn.Close()
-	case c.stock != nil:
-		return c.stock.Close()
+	}
+	if kept := c.Stock(); kept != nil {
+		return kept.Close()
 	}
 	var notified error
 	if c.writing.TryLock() {
@@ -423,13 +498,32 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-var errClosed = net.ErrClosed
-
 // Wipe ends the connection with an error, and overwrites the secrets, at once or when a call that
-// uses them returns. It does not close the connection below.
+// uses them returns, whose error is then the latest. It does not close the connection below.
 func (c *Conn) Wipe(err error) {
-	if c.over.Load() && c.stock == nil && c.ended.CompareAndSwap(nil, &err) {
+	if c.stock.Load() != nil {
+		return
+	}
+	in, out := c.reading.TryLock(), c.writing.TryLock()
+	if in {
+		c.wipeIn(err)
+		c.reading.Unlock()
+	}
+	if out {
+		c.records.WipeOut(err)
+		c.writing.Unlock()
+	}
+	if (!in || !out) && !c.ended.Swap(true) {
 		c.wipe()
+	}
+}
+
+// wipeIn overwrites the secrets of the receiving side. reading is held.
+func (c *Conn) wipeIn(err error) {
+	c.records.Wipe(err)
+	if c.in != nil {
+		c.in.free()
+		c.in = nil
 	}
 }
 
@@ -445,25 +539,23 @@ func (c *Conn) wipe() {
 // endReading unlocks. When the connection is closed, the secrets are overwritten by the last call
 // that has the lock: Close first marks the connection, and then tries to lock.
 func (c *Conn) endReading() {
-	if !c.live.Load() {
+	if c.used.Load() == 0 {
 		c.records.Drop()
 	}
 	c.reading.Unlock()
-	if err := c.ended.Load(); err != nil && c.reading.TryLock() {
-		c.records.Wipe(*err)
-		c.data, c.wire = nil, nil
-		c.release()
+	if c.ended.Load() && c.reading.TryLock() {
+		c.wipeIn(net.ErrClosed)
 		c.reading.Unlock()
 	}
 }
 
 func (c *Conn) endWriting() {
-	if !c.live.Load() {
+	if c.used.Load() == 0 {
 		c.records.DropOut()
 	}
 	c.writing.Unlock()
-	if err := c.ended.Load(); err != nil && c.writing.TryLock() {
-		c.records.WipeOut(*err)
+	if c.ended.Load() && c.writing.TryLock() {
+		c.records.WipeOut(net.ErrClosed)
 		c.writing.Unlock()
 	}
 }

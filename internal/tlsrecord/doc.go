@@ -6,8 +6,11 @@
 // other connection Handshake.Take returns an error, and it stays with crypto/tls.
 //
 // The files, in the order in which a connection passes them: handshake.go follows the handshake and
-// takes over; conn.go is a net.Conn, ciphers.go drops its ciphers when it is idle; records.go opens and makes records, messages.go has the
-// handshake messages in them. alert.go has the errors, keys.go the key schedules.
+// takes over; conn.go is a net.Conn; records.go opens and makes records, messages.go has the
+// handshake messages in them; ciphers.go drops ciphers when a connection is idle. alert.go has the
+// errors, keys.go the key schedules.
+//
+// Package server has no Conn for an idle connection. It uses Records alone.
 //
 // crypto/tls differs from it in this, besides the type of an alert in a *net.OpError: it accepts a
 // handshake message as a whole before it refuses it, and answers each request for a KeyUpdate; here

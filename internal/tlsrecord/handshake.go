@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net"
 )
 
 // Why a connection stays with crypto/tls.
@@ -32,7 +33,7 @@ type Handshake struct {
 
 	clientRandom           [32]byte
 	master                 [48]byte
-	client, server, hiding secret // traffic secrets: of both sides' data, and of the server's handshake
+	client, server, hiding secret // traffic secrets: both sides' data, and the server's handshake
 	hasMaster              bool
 
 	head  [headerSize]byte // of the record that is being given
@@ -55,23 +56,35 @@ type secret struct {
 func (s *secret) bytes() []byte { return s.b[:s.n] }
 
 // Config returns the configuration for the handshake of one connection. It has base's ticket keys
-// as they are now.
-func (h *Handshake) Config(base *tls.Config) *tls.Config {
+// as they are now. The program's callbacks see its own connection, conn.
+func (h *Handshake) Config(base *tls.Config, conn net.Conn) *tls.Config {
 	renewTicketKeys(base)
 	config := base.Clone()
-	h.next, config.KeyLogWriter = config.KeyLogWriter, h
+	h.prepare(config, conn)
 	if get := config.GetConfigForClient; get != nil {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			hello.Conn = conn
 			own, err := get(hello)
 			if own == nil || err != nil {
 				return own, err
 			}
 			own = own.Clone()
-			h.next, own.KeyLogWriter = own.KeyLogWriter, h
+			h.prepare(own, conn)
 			return own, nil
 		}
 	}
 	return config
+}
+
+// prepare gives a copy of a configuration the key log of this handshake.
+func (h *Handshake) prepare(config *tls.Config, conn net.Conn) {
+	h.next, config.KeyLogWriter = config.KeyLogWriter, h
+	if get := config.GetCertificate; get != nil {
+		config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			hello.Conn = conn
+			return get(hello)
+		}
+	}
 }
 
 // renewTicketKeys makes the automatic ticket keys of a configuration where there are none, and
@@ -131,9 +144,9 @@ func (s *secret) decode(value []byte) {
 	}
 }
 
-// Part returns how many of the bytes that have arrived belong to the current record. crypto/tls must
-// be given no more in one call of Read: so it never has the beginning of the next record, which Take
-// would not know of.
+// Part returns how many of the bytes that have arrived belong to the current record. crypto/tls
+// must be given no more in one call of Read: so it never has the beginning of the next record,
+// which Take would not know of.
 func (h *Handshake) Part(b []byte) (n int) {
 	if h.left == 0 {
 		n = copy(h.head[h.nhead:], b)
@@ -167,83 +180,86 @@ func (h *Handshake) Sent(b []byte) {
 	}
 }
 
-// Take returns the records of a connection whose handshake has just succeeded, before any Read. From
-// then on the wire must be cut for crypto/tls. The error says why the connection stays with it.
+// Take returns the records of a connection whose handshake has just succeeded, before any Read.
+// From then on the wire must be cut for crypto/tls. The error says why the connection stays with
+// it.
 //
 // The proof that sequence numbers are right is the last record that crypto/tls has sent: it opens
 // with the keys and the number that it must have.
-func (h *Handshake) Take(conn *tls.Conn) (*Records, error) {
+func (h *Handshake) Take(state *tls.ConnectionState) (*Records, error) {
 	defer h.wipe()
-	state := conn.ConnectionState()
-	s, ok := suites[state.CipherSuite]
+	r, ok := newRecords(state.Version, state.CipherSuite)
 	switch {
 	case fips140.Enabled():
 		return nil, ErrFIPS
-	case !ok || s.version != state.Version:
+	case !ok:
 		return nil, ErrSuite
 	case h.left > 0 || h.nhead > 0:
 		return nil, ErrNotProved
 	}
-	r := &Records{suite: s}
-	if s.version == tls.VersionTLS13 {
-		return h.take13(r)
+	take := h.take12
+	if r.is13() {
+		take = h.take13
 	}
-	return h.take12(r, &state)
-}
-
-func (h *Handshake) take13(r *Records) (*Records, error) {
-	size := r.suite.hash().Size()
-	if h.client.n != size || h.server.n != size || h.hiding.n != size {
-		return nil, ErrNoSecrets
+	if err := take(r, state); err != nil {
+		return nil, err
 	}
-	const tickets = 4 // crypto/tls sends one, or none
-	var probe half
-	probe.setSecret(r.suite, h.server.bytes())
-	for n := range uint64(tickets) {
-		if h.lastIs(r, &probe, n, messageSessionTicket) {
-			r.out = probe
-			r.out.seq = n + 1
-			r.in.setSecret(r.suite, h.client.bytes())
-			return r, nil
-		}
-	}
-	probe.setSecret(r.suite, h.hiding.bytes())
-	for n := range uint64(h.sent) {
-		if h.lastIs(r, &probe, n, messageFinished) {
-			r.out.setSecret(r.suite, h.server.bytes())
-			r.in.setSecret(r.suite, h.client.bytes())
-			return r, nil
-		}
-	}
-	return nil, ErrNotProved
-}
-
-func (h *Handshake) take12(r *Records, state *tls.ConnectionState) (*Records, error) {
-	if !h.hasMaster {
-		return nil, ErrNoSecrets
-	}
-	if _, err := state.ExportKeyingMaterial("EXPERIMENTAL", nil, 1); err != nil {
-		return nil, ErrNoMaster
-	}
-	setKeys12(r.suite, &r.in, &r.out, h.master[:], h.clientRandom[:], h.random[:])
-	// Each side has sent one record with the new keys, its Finished.
-	if h.began != 1 || !h.lastIs(r, &r.out, 0, messageFinished) {
-		return nil, ErrNotProved
-	}
-	r.in.seq, r.out.seq = 1, 1
 	return r, nil
 }
 
-// lastIs reports whether the last record sent opens with a key and a number, and is a message of a
-// type.
-func (h *Handshake) lastIs(like *Records, key *half, n uint64, kind byte) bool {
-	if len(h.last) < headerSize {
-		return false
+func (h *Handshake) take13(r *Records, _ *tls.ConnectionState) error {
+	s := r.is()
+	if h.client.n != s.secret || h.server.n != s.secret || h.hiding.n != s.secret {
+		return ErrNoSecrets
 	}
-	probe := &Records{suite: like.suite, in: *key}
-	probe.in.seq = n
-	content, is, a := probe.decrypt(bytes.Clone(h.last))
-	return a == 0 && is == typeHandshake && len(content) > 0 && content[0] == kind
+	r.inKeys().set(s, h.client.bytes())
+	r.outKeys().set(s, h.server.bytes())
+	const tickets = 4 // crypto/tls sends one, or none
+	if n, ok := h.numberOfLast(r, messageSessionTicket, tickets); ok {
+		r.out.seq = n + 1
+		return nil
+	}
+	before := &Records{suite: r.suite, keys: make([]byte, len(r.keys))}
+	before.outKeys().set(s, h.hiding.bytes())
+	if _, ok := h.numberOfLast(before, messageFinished, h.sent); !ok {
+		return ErrNotProved
+	}
+	return nil
+}
+
+func (h *Handshake) take12(r *Records, state *tls.ConnectionState) error {
+	if !h.hasMaster {
+		return ErrNoSecrets
+	}
+	if _, err := state.ExportKeyingMaterial("EXPERIMENTAL", nil, 1); err != nil {
+		return ErrNoMaster
+	}
+	set12(r.is(), r.inKeys(), r.outKeys(), h.master[:], h.clientRandom[:], h.random[:])
+	// Each side has sent one record with the new keys, its Finished.
+	if _, ok := h.numberOfLast(r, messageFinished, 1); !ok || h.began != 1 {
+		return ErrNotProved
+	}
+	r.in.seq, r.out.seq = 1, 1
+	return nil
+}
+
+// numberOfLast returns the number of the last record sent. It is below most, and the record opens
+// with the sending keys of r, and is a message of a type. Otherwise ok is false.
+func (h *Handshake) numberOfLast(r *Records, kind byte, most int) (n uint64, ok bool) {
+	if len(h.last) < headerSize {
+		return 0, false
+	}
+	probe := &Records{suite: r.suite, keys: bytes.Repeat(r.outKeys(), 2)}
+	defer clear(probe.keys)
+	plain := make([]byte, len(h.last))
+	for n := range uint64(most) {
+		probe.in.seq = n
+		content, is, a := probe.decrypt(plain, h.last)
+		if a == 0 && is == typeHandshake && len(content) > 0 && content[0] == kind {
+			return n, true
+		}
+	}
+	return 0, false
 }
 
 // wipe overwrites what is not needed after the handshake.

@@ -94,7 +94,7 @@ func (r *Records) keyUpdate(request byte, followed bool) error {
 	if followed {
 		return r.refuse(unexpectedMessage, errBeforeKey)
 	}
-	r.in.update(r.suite)
+	r.nextIn()
 	return nil
 }
 

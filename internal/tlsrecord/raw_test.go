@@ -47,17 +47,20 @@ func dial(t testing.TB, conn net.Conn, config *tls.Config) *raw {
 		t.Fatal(err)
 	}
 	state := client.ConnectionState()
-	s := suites[state.CipherSuite]
-	r := &Records{suite: s}
-	if s.version == tls.VersionTLS13 {
-		r.in.setSecret(s, w.server.bytes())
-		r.out.setSecret(s, w.client.bytes())
+	r, ok := newRecords(state.Version, state.CipherSuite)
+	if !ok {
+		t.Fatal("suite ", state.CipherSuite)
+	}
+	if s := r.is(); r.is13() {
+		r.inKeys().set(s, w.server.bytes())
+		r.outKeys().set(s, w.client.bytes())
 	} else {
 		serverRandom := w.got[headerSize+4+2:][:32]
-		setKeys12(s, &r.out, &r.in, w.master[:], w.clientRandom[:], serverRandom)
+		set12(s, r.outKeys(), r.inKeys(), w.master[:], w.clientRandom[:], serverRandom)
 		r.in.seq, r.out.seq = 1, 1
 	}
-	return &raw{conn, r}
+	w.over = true // it may have received what came behind the handshake
+	return &raw{w, r}
 }
 
 // record makes a record.
@@ -71,9 +74,10 @@ func (c *raw) padded(content string) []byte {
 	n := len(content) + tagSize
 	head := []byte{typeData, 3, 3, byte(n >> 8), byte(n)}
 	h := &c.r.out
-	h.addNumber()
-	b := h.cipher(c.r.suite).Seal(head, h.iv[:], []byte(content), head)
-	h.addNumber()
+	w := h.cipher(c.r.is(), c.r.outKeys())
+	w.addNumber(h.seq)
+	b := w.aead.Seal(head, w.nonce[:], []byte(content), head)
+	w.addNumber(h.seq)
 	h.seq++
 	return b
 }
@@ -81,7 +85,7 @@ func (c *raw) padded(content string) []byte {
 // update is a KeyUpdate, after which the client has another key.
 func (c *raw) update(request byte) []byte {
 	b := c.record(typeHandshake, string([]byte{messageKeyUpdate, 0, 0, 1, request}))
-	c.r.out.update(c.r.suite)
+	c.r.nextOut()
 	return b
 }
 
@@ -99,14 +103,14 @@ func (c *raw) answers() (got []string) {
 		if wire.Len() < n {
 			break
 		}
-		content, kind, a := c.r.decrypt(wire.Next(n))
+		content, kind, a := c.r.decrypt(nil, wire.Next(n))
 		switch {
 		case a != 0:
 			return append(got, "a record that does not open")
 		case kind == typeHandshake && content[0] == messageSessionTicket:
 			continue
 		case kind == typeHandshake && content[0] == messageKeyUpdate:
-			c.r.in.update(c.r.suite)
+			c.r.nextIn()
 		}
 		if len(content) > 40 {
 			content = fmt.Appendf(nil, "%d bytes, %x", len(content), content[:8])
@@ -360,7 +364,7 @@ func rawCases() (cases []rawCase) {
 		add13(fmt.Sprint("key update/split at ", at), func(c *raw) []byte {
 			const s = "\x18\x00\x00\x01\x01"
 			b := join(c.record(typeHandshake, s[:at]), c.record(typeHandshake, s[at:]))
-			c.r.out.update(c.r.suite)
+			c.r.nextOut()
 			return join(b, c.data("x"))
 		})
 		add13(fmt.Sprint("key update/interrupted at ", at), func(c *raw) []byte {

@@ -50,11 +50,12 @@ var (
 //
 // Ciphers are made when they are needed. Drop and DropOut release them.
 type Records struct {
-	suite *suite
+	keys  []byte // of both directions
+	in    half   // the receiving side
+	out   half   // the sending side
+	suite uint8  // index in suites
 
 	// The receiving side.
-	in      half
-	inErr   error // final
 	useless uint8 // records and messages since the last data
 	message message
 	owed    bool // an answer to a KeyUpdate
@@ -62,16 +63,46 @@ type Records struct {
 	alerts  bool // alert is to be sent
 
 	// The sending side.
-	out      half
-	outErr   error // final
-	notified bool  // CloseNotify has been called
-	broken   bool  // what is below has failed, and nothing can be sent
+	notified bool // CloseNotify has been called
+	broken   bool // what is below has failed, and nothing can be sent
+}
+
+// apart is added to the capacity of keys. Those of AES-128 would otherwise have the size class of a
+// SHA-256, of which a handshake leaves many to the collector. Keys stay, so that most pages of that
+// class could not be given back: park.HTTPServer would have 800 bytes of resident memory more for
+// each idle connection.
+const apart = 16
+
+// newRecords returns records of a suite, without keys.
+func newRecords(version, id uint16) (*Records, bool) {
+	for i := range suites {
+		if s := &suites[i]; s.version == version && s.id == id {
+			n := 2 * s.size()
+			return &Records{suite: uint8(i), keys: make([]byte, n, n+apart)}, true
+		}
+	}
+	return nil, false
+}
+
+func (r *Records) is() *suite    { return &suites[r.suite] }
+func (r *Records) inKeys() keys  { return r.keys[:len(r.keys)/2] }
+func (r *Records) outKeys() keys { return r.keys[len(r.keys)/2:] }
+
+// nextIn and nextOut change to the next keys, after a KeyUpdate.
+func (r *Records) nextIn() {
+	r.inKeys().next(r.is())
+	r.in.rekey()
+}
+
+func (r *Records) nextOut() {
+	r.outKeys().next(r.is())
+	r.out.rekey()
 }
 
 // Length returns the size of a record, with its header, from the header.
 func (r *Records) Length(header []byte) (int, error) {
-	if r.inErr != nil {
-		return 0, r.inErr
+	if err := r.in.err(); err != nil {
+		return 0, err
 	}
 	version := binary.BigEndian.Uint16(header[1:])
 	n := int(binary.BigEndian.Uint16(header[3:]))
@@ -90,7 +121,7 @@ func (r *Records) Length(header []byte) (int, error) {
 	return headerSize + n, nil
 }
 
-func (r *Records) is13() bool { return r.suite.version == tls.VersionTLS13 }
+func (r *Records) is13() bool { return r.is().version == tls.VersionTLS13 }
 
 // malformed ends the receiving side because of a header.
 func (r *Records) malformed(header []byte, a Alert, text string) error {
@@ -101,24 +132,26 @@ func (r *Records) malformed(header []byte, a Alert, text string) error {
 
 // refuse ends the receiving side with an alert, for Answer.
 func (r *Records) refuse(a Alert, err error) error {
-	r.alert, r.alerts, r.inErr = a, true, err
+	r.alert, r.alerts = a, true
+	r.in.end(err)
 	return err
 }
 
 // Fail ends the receiving side, after a failure below it for instance.
-func (r *Records) Fail(err error) { r.inErr = err }
+func (r *Records) Fail(err error) { r.in.end(err) }
 
 // Err returns what has ended the receiving side, or nil. It is io.EOF after the peer's
 // close_notify.
-func (r *Records) Err() error { return r.inErr }
+func (r *Records) Err() error { return r.in.err() }
 
-// Open decrypts a record in place. It returns the data in it, which may be none. The error is final,
-// and is what crypto/tls would return.
-func (r *Records) Open(record []byte) ([]byte, error) {
-	if r.inErr != nil {
-		return nil, r.inErr
+// Open decrypts a record to dst, which has room for all that is encrypted, or in place if dst is
+// nil. It returns the data in it, which may be none. The error is final, and is what crypto/tls
+// would return.
+func (r *Records) Open(dst, record []byte) ([]byte, error) {
+	if err := r.in.err(); err != nil {
+		return nil, err
 	}
-	data, kind, a := r.decrypt(record)
+	data, kind, a := r.decrypt(dst, record)
 	switch {
 	case a != 0:
 	case len(data) > MaxPlaintext:
@@ -153,8 +186,20 @@ func (r *Records) Open(record []byte) ([]byte, error) {
 	return nil, r.refuse(unexpectedMessage, local(unexpectedMessage))
 }
 
-// decrypt returns the content of a record and its type, or an alert.
-func (r *Records) decrypt(record []byte) (content []byte, kind byte, a Alert) {
+// Read opens a record for a reader of data that has the buffer b. It returns how much of it was
+// read and, where b may be too small, the rest, which is in the record.
+func (r *Records) Read(b, record []byte) (n int, rest []byte, err error) {
+	if len(b) >= len(record)-headerSize-tagSize {
+		data, err := r.Open(b, record)
+		return len(data), nil, err
+	}
+	data, err := r.Open(nil, record)
+	n = copy(b, data)
+	return n, data[n:], err
+}
+
+// decrypt returns the content of a record and its type, or an alert. dst is as for Open.
+func (r *Records) decrypt(dst, record []byte) (content []byte, kind byte, a Alert) {
 	h := &r.in
 	kind = record[0]
 	content = record[headerSize:]
@@ -162,22 +207,25 @@ func (r *Records) decrypt(record []byte) (content []byte, kind byte, a Alert) {
 	if is13 && kind == typeChangeCipherSpec {
 		return content, kind, 0 // not encrypted (RFC 8446, appendix D.4)
 	}
-	c := h.cipher(r.suite)
+	w := h.cipher(r.is(), r.inKeys())
 	var extra []byte
 	if is13 {
-		h.addNumber()
+		w.addNumber(h.seq)
 		extra = record[:headerSize]
 	} else {
 		if len(content) < 8+tagSize {
 			return nil, 0, badRecordMAC
 		}
-		copy(h.iv[4:], content[:8])
+		copy(w.nonce[4:], content[:8])
 		content = content[8:]
-		extra = h.extra12(record[:3], len(content)-tagSize)
+		extra = w.extra12(h.seq, record[:3], len(content)-tagSize)
 	}
-	content, err := c.Open(content[:0], h.iv[:], content, extra)
+	if dst == nil {
+		dst = content
+	}
+	content, err := w.aead.Open(dst[:0], w.nonce[:], content, extra)
 	if is13 {
-		h.addNumber()
+		w.addNumber(h.seq)
 	}
 	if err != nil {
 		return nil, 0, badRecordMAC
@@ -209,20 +257,6 @@ func unpad(content []byte, outer byte) (data []byte, kind byte, a Alert) {
 	return nil, 0, unexpectedMessage
 }
 
-// addNumber adds the record's number to the nonce, or takes it away.
-func (h *half) addNumber() {
-	n := h.iv[4:]
-	binary.BigEndian.PutUint64(n, binary.BigEndian.Uint64(n)^h.seq)
-}
-
-// extra12 returns the additional data of a record of TLS 1.2.
-func (h *half) extra12(header []byte, n int) []byte {
-	binary.BigEndian.PutUint64(h.extra[:], h.seq)
-	copy(h.extra[8:], header)
-	binary.BigEndian.PutUint16(h.extra[11:], uint16(n))
-	return h.extra[:]
-}
-
 // ignore counts a record that carries nothing.
 func (r *Records) ignore() error {
 	if r.useless++; r.useless > maxUseless {
@@ -239,13 +273,13 @@ func (r *Records) openAlert(data []byte) error {
 	level, a := data[0], Alert(data[1])
 	switch {
 	case a == closeNotify:
-		r.inErr = io.EOF
-		return r.inErr
+		r.in.end(io.EOF)
+		return io.EOF
 	case r.is13() && a == userCanceled: // many stacks send it before close_notify
 		return r.ignore()
 	case r.is13() || level == fatal:
-		r.inErr = remote(a)
-		return r.inErr
+		r.in.end(remote(a))
+		return r.in.err()
 	case level == warning:
 		return r.ignore()
 	}
@@ -254,8 +288,8 @@ func (r *Records) openAlert(data []byte) error {
 
 // Append appends records with data to dst.
 func (r *Records) Append(dst, data []byte) ([]byte, error) {
-	if r.outErr != nil {
-		return dst, r.outErr
+	if err := r.out.err(); err != nil {
+		return dst, err
 	}
 	for len(data) > 0 {
 		n := min(len(data), MaxPlaintext)
@@ -271,7 +305,7 @@ func (r *Records) Append(dst, data []byte) ([]byte, error) {
 // Answer appends what Open wants to be sent to dst: an alert, which ends the sending side too, or a
 // KeyUpdate. Several requests for a KeyUpdate have one answer if they came before it.
 func (r *Records) Answer(dst []byte) []byte {
-	if r.outErr != nil {
+	if r.out.err() != nil {
 		r.owed, r.alerts = false, false
 		return dst
 	}
@@ -282,7 +316,7 @@ func (r *Records) Answer(dst []byte) []byte {
 	if r.alerts {
 		r.alerts = false
 		dst = r.appendAlert(dst, r.alert)
-		r.outErr = local(r.alert)
+		r.out.end(local(r.alert))
 	}
 	return dst
 }
@@ -297,17 +331,20 @@ func (r *Records) CloseNotify(dst []byte) []byte {
 		return dst
 	}
 	r.notified = true
-	if r.outErr == nil {
-		r.outErr = errShutdown
-	}
+	r.endOut(errShutdown)
 	return r.appendAlert(dst, closeNotify)
 }
 
 // FailOut ends the sending side: nothing can be sent any more.
 func (r *Records) FailOut(err error) {
 	r.broken = true
-	if r.outErr == nil {
-		r.outErr = err
+	r.endOut(err)
+}
+
+// endOut ends the sending side, unless it has ended.
+func (r *Records) endOut(err error) {
+	if r.out.err() == nil {
+		r.out.end(err)
 	}
 }
 
@@ -319,7 +356,7 @@ func (r *Records) appendAlert(dst []byte, a Alert) []byte {
 func (r *Records) appendUpdate(dst []byte) []byte {
 	const notRequested = 0
 	dst = r.seal(dst, typeHandshake, []byte{messageKeyUpdate, 0, 0, 1, notRequested})
-	r.out.update(r.suite)
+	r.nextOut()
 	return dst
 }
 
@@ -329,7 +366,7 @@ const Overhead = headerSize + 8 + tagSize
 // seal appends one record.
 func (r *Records) seal(dst []byte, kind byte, data []byte) []byte {
 	h := &r.out
-	c := h.cipher(r.suite)
+	w := h.cipher(r.is(), r.outKeys())
 	start := len(dst)
 	dst = append(dst, kind, tls.VersionTLS12>>8, tls.VersionTLS12&0xff, 0, 0)
 	if r.is13() {
@@ -338,14 +375,14 @@ func (r *Records) seal(dst []byte, kind byte, data []byte) []byte {
 		dst = append(append(dst, data...), kind)
 		header := dst[start:body]
 		binary.BigEndian.PutUint16(header[3:], uint16(len(data)+1+tagSize))
-		h.addNumber()
-		dst = c.Seal(dst[:body], h.iv[:], dst[body:], header)
-		h.addNumber()
+		w.addNumber(h.seq)
+		dst = w.aead.Seal(dst[:body], w.nonce[:], dst[body:], header)
+		w.addNumber(h.seq)
 	} else {
 		dst = binary.BigEndian.AppendUint64(dst, h.seq) // the rest of the nonce
-		binary.BigEndian.PutUint64(h.iv[4:], h.seq)
-		extra := h.extra12(dst[start:start+3], len(data))
-		dst = c.Seal(dst, h.iv[:], data, extra)
+		binary.BigEndian.PutUint64(w.nonce[4:], h.seq)
+		extra := w.extra12(h.seq, dst[start:start+3], len(data))
+		dst = w.aead.Seal(dst, w.nonce[:], data, extra)
 		binary.BigEndian.PutUint16(dst[start+3:], uint16(len(dst)-start-headerSize))
 	}
 	h.seq++
@@ -354,18 +391,20 @@ func (r *Records) seal(dst []byte, kind byte, data []byte) []byte {
 
 // Drop releases the cipher of the receiving side, DropOut that of the sending side. The next record
 // makes it again.
-func (r *Records) Drop()    { r.in.aead = nil }
-func (r *Records) DropOut() { r.out.aead = nil }
+func (r *Records) Drop()    { r.in.drop() }
+func (r *Records) DropOut() { r.out.drop() }
 
 // Wipe ends the receiving side and overwrites its secrets, WipeOut those of the sending side.
 func (r *Records) Wipe(err error) {
-	if r.inErr == nil {
-		r.inErr = err
+	if r.in.err() == nil {
+		r.in.end(err)
 	}
-	r.in = half{}
+	r.in.rekey()
+	clear(r.inKeys())
 }
 
 func (r *Records) WipeOut(err error) {
 	r.FailOut(err)
-	r.out = half{}
+	r.out.rekey()
+	clear(r.outKeys())
 }

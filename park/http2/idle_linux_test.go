@@ -50,7 +50,7 @@ func TestIdleMemory(t *testing.T) {
 	for _, c := range []struct {
 		kind, headers string
 		most          float64
-	}{{"h2c", "go", 2500}, {"h2c", "browser", 3500}, {"tls", "go", 9000}, {"tls", "browser", 10000}} {
+	}{{"h2c", "go", 2500}, {"h2c", "browser", 3500}, {"tls", "go", 2600}, {"tls", "browser", 3700}} {
 		u := idling.Measure(t, "http2 "+c.kind, c.kind, c.headers)
 		t.Logf("%s, %s: %.0f live bytes, %d of them stack", c.kind, c.headers, u.Live(), u.Stack/int64(idling.Conns))
 		if c.headers == "go" { // BenchmarkIdle has the others

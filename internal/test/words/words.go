@@ -36,7 +36,11 @@ var own = map[string]map[string]string{
 		"RefusedPerAddr": "a part of Refused", "Handshakes": "TLS is the server's",
 		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
 		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
-		"BytesForth": "traffic", "BytesBack": "traffic", "Copied": "upgraded connections without a tunnel",
+		"Suspended": "Suspend", "Blocked": "a part of Suspended", "SuspendedBytes": "Suspend",
+		"LongestWait": "Suspend", "WaitTime": "Suspend", "Resumed": "Suspend", "WaitTimeouts": "Suspend: no connection is closed",
+		"ClientsGone": "Suspend", "WaitsClosed": "Suspend",
+		"RefusedSuspends": "Refused counts connections",
+		"BytesForth":      "traffic", "BytesBack": "traffic", "Copied": "upgraded connections without a tunnel",
 	},
 	"park.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
 		"Lot": "may be shared"},
@@ -49,7 +53,8 @@ var own = map[string]map[string]string{
 	"park.HTTPServer": {
 		"Server": "net/http's server has Handler, timeouts, limits, TLSConfig and ErrorLog",
 		"HTTP2":  "another module", "Linger": "net/http has no such time", "OnLot": "a lot for each Serve",
-		"CryptoTLS": "TLS",
+		"CryptoTLS":    "TLS",
+		"MaxSuspended": "Suspend", "MaxSuspendedBytes": "Suspend", "EndSuspended": "Suspend",
 	},
 	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer"},
 	"websocket.Server": {

@@ -15,11 +15,17 @@ func TestEveryCount(t *testing.T) {
 	ofStreams := []string{"QueuedBytes", "Dropped", "BytesForth", "BytesBack", "Copied"}
 	ofServer := append(ofStreams, "Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
-	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "CryptoTLS", "Rejected")...) })
-	t.Run("park.Server", func(t *testing.T) { every(t, ParkServer(), ofStreams...) })
+	ofHTTP := []string{"Suspended", "Blocked", "SuspendedBytes", "LongestWait", "WaitTime", "Resumed",
+		"WaitTimeouts", "ClientsGone", "WaitsClosed", "RefusedSuspends"}
+	t.Run("lot", func(t *testing.T) {
+		every(t, Lot(), slices.Concat(ofServer, ofHTTP, []string{"Calls", "CryptoTLS", "Rejected"})...)
+	})
+	t.Run("park.Server", func(t *testing.T) {
+		every(t, ParkServer(), append(ofStreams, ofHTTP...)...)
+	})
 	t.Run("park.Tunnels", func(t *testing.T) {
-		every(t, Tunnels(), "RefusedPerAddr", "Dropped", "Calls", "CallTime", "Handshakes", "CryptoTLS",
-			"TimedOut.Message")
+		every(t, Tunnels(), append(ofHTTP, "RefusedPerAddr", "Dropped", "Calls", "CallTime",
+			"Handshakes", "CryptoTLS", "TimedOut.Message")...)
 	})
 	t.Run("park.HTTPServer", func(t *testing.T) { every(t, HTTPServer(), ofServer...) })
 }

@@ -29,7 +29,7 @@ func (c *Conn) address(local bool) net.Addr {
 		}
 		return nc.RemoteAddr()
 	}
-	if !c.listener.TCP {
+	if !c.link.listener.TCP {
 		a := &net.UnixAddr{Net: "unix"}
 		if local {
 			a.Name = c.Socket().LocalPath()

@@ -9,7 +9,8 @@
 //	rearm.go, finish.go       releasing a connection: enabling its registration, or its end
 //	hijack.go, address.go     giving the socket away; its addresses
 //	preamble.go               headers before the protocol
-//	handshake.go, tlsconn.go  TLS below a connection
+//	handshake.go, tlsstack.go TLS by crypto/tls, and of hijackers
+//	tlsconn.go                TLS that was taken over from it
 //	input.go, read.go         receiving
 //	source.go, write.go       sending
 //	end.go                    Shutdown, Close and failures

@@ -135,7 +135,7 @@ func (c *Conn) cause() error {
 	if x == nil {
 		return nil
 	}
-	if x.vague && x.cause != errLost && c.listener.TCP {
+	if x.vague && x.cause != errLost && c.link.listener.TCP {
 		return &lostError{syscall.ECONNRESET}
 	}
 	return x.cause

@@ -47,8 +47,8 @@ func (c *Conn) AbortAndSet(dead func(reached func() bool)) (armed func() bool) {
 // Idles reports whether the handshake is over and no worker has the connection.
 func (c *Conn) Idles() bool { return c.word.Load()&(wHandshake|wOwned) == 0 }
 
-// TLSTransport returns the transport of a connection with TLS.
-func (c *Conn) TLSTransport() *tlsConn { return c.tls() }
+// TLSStack returns what makes the TLS of a connection that stays with crypto/tls.
+func (c *Conn) TLSStack() *tlsStack { return c.tls().stack }
 
-func (t *tlsConn) Lock()   { t.mu.Lock() }
-func (t *tlsConn) Unlock() { t.mu.Unlock() }
+func (t *tlsStack) Lock()   { t.mu.Lock() }
+func (t *tlsStack) Unlock() { t.mu.Unlock() }

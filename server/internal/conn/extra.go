@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// An extra has the fields that most connections do not need most of the time. A connection with TLS
-// always has one, so its size counts.
+// An extra has the fields that most connections do not need most of the time.
 type extra struct {
 	queue  []byte // queue[head:] is to be sent
 	head   int
@@ -24,7 +23,7 @@ type extra struct {
 	shut   bool          // shut down sending when no bytes are queued
 	notify bool          // TLS sends a close_notify when no source is left
 
-	transport transport
+	transport transport // unless that is TLS
 	hijacked  *hijacked
 	in        *input
 	back      *[]byte // bytes for the input, see giveBack
@@ -53,6 +52,14 @@ type transport interface {
 	CloseWrite() error
 }
 
+// transport returns the transport of a connection that is wrapped.
+func (c *Conn) transport() transport {
+	if t := c.tls(); t != nil {
+		return t
+	}
+	return c.extra.transport
+}
+
 // ensureExtra returns the extra, and makes it if there is none. The lock is held.
 func (c *Conn) ensureExtra() *extra {
 	if c.extra == nil {
@@ -64,7 +71,8 @@ func (c *Conn) ensureExtra() *extra {
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *Conn) dropExtra() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 ||
+	if x == nil || c.word.Load()&wHandshake != 0 ||
+		len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 ||
 		x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil ||
 		x.source != nil || x.timers != nil || x.ctx != nil ||
 		x.rates != nil || x.pre != nil || x.wrapper != nil {

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"cmp"
 	"net"
 
 	"github.com/socknotify/socknotify"
@@ -60,8 +59,7 @@ func (o *Owner) finish(c *Conn) {
 	s.server.Close(c, cause)
 	o.current = nil
 	if t := c.tls(); t != nil {
-		t.sendCloseNotify()
-		t.tls.Wipe(cmp.Or(cause, net.ErrClosed))
+		t.finish(cause)
 	}
 	o.free(c)
 }

@@ -25,7 +25,7 @@ import (
 // allows Data again and waits; the worker that would call Data wakes it instead. The worker that
 // finds the handshake done calls Open.
 type handshake struct {
-	tls    *tlsConn
+	tls    *tlsStack
 	from   net.Addr // the peer's address, which cannot be asked for after a reset
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -109,7 +109,7 @@ func (o *Owner) handshake(c *Conn) {
 		o.preamble(c, false)
 		return
 	}
-	t := c.tls()
+	t := c.tls().stack
 	h := t.hs
 	switch {
 	case h.ctx == nil:
@@ -129,7 +129,7 @@ func (o *Owner) handshake(c *Conn) {
 		c.word.And(^uint32(wHandshake))
 		s.Counts.Handshaking.Add(-1)
 		s.Counts.Handshakes.Add(1)
-		t.setMore(len(t.feed) > 0)
+		c.tls().takeOver()
 		o.open(c)
 	default:
 		c.word.Or(wPaused)
@@ -143,7 +143,7 @@ func (o *Owner) handshake(c *Conn) {
 }
 
 // receiveFirstRecord receives, and reports whether the handshake can begin.
-func (t *tlsConn) receiveFirstRecord(buf []byte) bool {
+func (t *tlsStack) receiveFirstRecord(buf []byte) bool {
 	if hasFirstRecord(t.feed) { // it came behind a header (see Server.Preamble)
 		return true
 	}
@@ -335,7 +335,7 @@ func (s *Shared) runHandshake(h *handshake) {
 	cut = false
 }
 
-func (t *tlsConn) handshake(h *handshake) {
+func (t *tlsStack) handshake(h *handshake) {
 	c := t.conn
 	err := t.tls.HandshakeContext(h.ctx)
 	t.push()
@@ -349,7 +349,7 @@ func (t *tlsConn) handshake(h *handshake) {
 }
 
 // waitForPeer sends what crypto/tls has written and waits until there is something to receive.
-func (t *tlsConn) waitForPeer() error {
+func (t *tlsStack) waitForPeer() error {
 	c, h := t.conn, t.hs
 	s := c.shared()
 	p := &s.handshakes
@@ -380,13 +380,13 @@ func (t *tlsConn) waitForPeer() error {
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
 func (s *Shared) handshakeFailed(c *Conn, cause error) {
 	if p := c.extra.pre; p != nil && p.pending {
-		if c.listener.TLS != nil {
+		if c.link.listener.TLS != nil {
 			s.Counts.Handshaking.Add(-1)
 		}
 		s.preambleFailed(p, cause)
 		return
 	}
-	h := c.tls().hs
+	h := c.tls().stack.hs
 	if h.ctx != nil {
 		h.cancel()
 		s.handshakes.mu.Lock()

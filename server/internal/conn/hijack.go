@@ -15,8 +15,7 @@ import (
 func (c *Conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {
-		t.writing.Lock()
-		defer t.writing.Unlock()
+		defer t.lockAll()()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,14 +46,7 @@ func (c *Conn) Hijack() (net.Conn, error) {
 	c.ensureExtra().hijacked = h
 	c.word.Or(wHijacked)
 	if t != nil {
-		t.nc = h
-		if len(h.rest) > 0 {
-			return &hijackedTLS{t.tls, h}, nil
-		}
-		if stock := t.tls.Stock(); stock != nil {
-			return stock, nil
-		}
-		return t.tls, nil
+		return t.hijack(h), nil
 	}
 	return h, nil
 }
@@ -135,8 +127,7 @@ func (c *Conn) cancelHijack() {
 func (c *Conn) Resume() error {
 	t := c.tls()
 	if t != nil {
-		t.writing.Lock()
-		defer t.writing.Unlock()
+		defer t.lockAll()()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +144,7 @@ func (c *Conn) Resume() error {
 			return err
 		}
 		if t != nil {
-			t.nc = nil
+			t.stack.nc = nil
 		}
 		c.giveBack(h.takeRest())
 		c.extra.hijacked = nil

@@ -87,10 +87,10 @@ func (o *Owner) handleOther(nt *socknotify.Notification[*Key], now uint32) (_ *C
 			return nil, false
 		}
 		c.word.And(^uint32(wPosted))
-	case c == &c.listener.key:
+	case c == &c.link.listener.key:
 		a := *nt
 		*nt = socknotify.Notification[*Key]{}
-		c.listener.accepted(o, &a)
+		c.link.listener.accepted(o, &a)
 		return nil, false
 	}
 	word := c.word.Or(wOwned)
@@ -133,7 +133,7 @@ func (o *Owner) events(c *Conn, e socknotify.Events, word uint32) (read bool) {
 // Init prepares a new connection, and Start starts it. The caller owns it.
 func (c *Conn) Init(l *Listener, held sock.Held) {
 	s := l.shared
-	c.listener, c.held = l, held
+	c.link, c.held = &l.link, held
 	c.word.Store(wOwned)
 	if engine.Limits(s.ReadRate) || engine.Limits(s.WriteRate) {
 		c.ensureExtra().rates = &rates{flowOf(s.ReadRate, wNoIn), flowOf(s.WriteRate, wNoOut)}

@@ -84,8 +84,9 @@ func (o *Owner) afterPreamble(c *Conn, got Preamble) {
 	c.dropExtra()
 	c.mu.Unlock()
 	if t != nil {
-		t.hs.from = c.RemoteAddr()
-		if t.feed = append(t.feed, rest...); len(rest) > 0 {
+		s := t.stack
+		s.hs.from = c.RemoteAddr()
+		if s.feed = append(s.feed, rest...); len(rest) > 0 {
 			o.handshake(c)
 		}
 		return

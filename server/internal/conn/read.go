@@ -21,7 +21,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) receive(b []byte, word uint32) (int, error) {
 	switch {
 	case c.wrapped:
-		n, err := c.extra.transport.Read(b)
+		n, err := c.transport().Read(b)
 		return c.noteReceived(word, n), err
 	case word&(wOver|wEOF|wFull) != 0:
 		return 0, refusal(word)

@@ -93,6 +93,14 @@ func (s *Shared) Init(server Server) {
 		func(c *Conn) *wheel.Timer[*Conn] { return &c.timer }, s.expired)
 }
 
+// putTLSBuffer gives a buffer back, unless it is nil.
+func (s *Shared) putTLSBuffer(b *tlsBuffer) {
+	if b != nil {
+		b.wire, b.data = nil, nil
+		s.tlsBuffers.Put(b)
+	}
+}
+
 // SetTicker has Watch called with a tick, d from now.
 func (s *Shared) SetTicker(d time.Duration) { s.Wheel.Set(s.ticker, d) }
 
@@ -116,6 +124,7 @@ type Listener struct {
 	TLS      *tls.Config // nil without TLS
 	Preamble bool        // connections begin with a header
 
+	link     // of its plain connections
 	shared   *Shared
 	accepted func(o *Owner, nt *socknotify.Notification[*Key])
 	key      Conn
@@ -125,7 +134,7 @@ type Listener struct {
 // accepted.
 func (l *Listener) Init(s *Shared, accepted func(o *Owner, nt *socknotify.Notification[*Key])) {
 	l.shared, l.accepted = s, accepted
-	l.key.listener = l
+	l.listener, l.key.link = l, &l.link
 }
 
 // Key returns the key of a listener.

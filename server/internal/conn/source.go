@@ -303,10 +303,7 @@ func (c *Conn) takeBehind(src *source) []byte {
 // sendPiece sends bytes of a source, and reports whether that has not failed.
 func (c *Conn) sendPiece(b []byte) bool {
 	if t := c.tls(); t != nil {
-		t.writing.Lock()
-		defer t.writing.Unlock()
-		_, err := t.encrypt(b)
-		return err == nil
+		return t.sendPiece(b) == nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

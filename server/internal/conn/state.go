@@ -12,17 +12,17 @@ import (
 // without a comment, of this and of other types, are documented in package server.
 type Conn struct {
 	// The fields that a request uses come first, so that they share cache lines.
-	listener *Listener
-	held     sock.Held  // while not hijacked; changed by the owner with mu held
-	mu       sync.Mutex // held while sending, and for changes of extra
-	word     atomic.Uint32
-	active   atomic.Uint32 // tick of the latest notification or write
-	wrapped  bool          // extra has a transport; never changes once the connection is open
-	rated    bool          // extra has rates; never changes
-	Shard    uint16        // index of its port
-	Index    uint32        // in the server's table
-	extra    *extra        // under mu; nil for most connections
-	timer    wheel.Timer[*Conn]
+	link    *link
+	held    sock.Held  // while not hijacked; changed by the owner with mu held
+	mu      sync.Mutex // held while sending, and for changes of extra
+	word    atomic.Uint32
+	active  atomic.Uint32 // tick of the latest notification or write
+	wrapped bool          // it has a transport; never changes once the connection is open
+	rated   bool          // extra has rates; never changes
+	Shard   uint16        // index of its port
+	Index   uint32        // in the server's table
+	extra   *extra        // under mu; nil for most connections
+	timer   wheel.Timer[*Conn]
 }
 
 // A Key is a completion key of a server's ports, which stands for a connection or a listener. It
@@ -151,7 +151,14 @@ const (
 // Word returns the state word, for tests.
 func (c *Conn) Word() uint32 { return c.word.Load() }
 
-func (c *Conn) shared() *Shared { return c.listener.shared }
+// A link leads from a connection to what it belongs to. Plain connections have that of their
+// listener, so that they have no field for TLS. A connection with TLS has one of its own.
+type link struct {
+	listener *Listener
+	tls      *tlsConn
+}
+
+func (c *Conn) shared() *Shared { return c.link.listener.shared }
 
 // Socket returns the socket, unless the connection is hijacked.
 func (c *Conn) Socket() *sock.Socket { return c.held.Socket() }

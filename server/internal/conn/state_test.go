@@ -20,7 +20,7 @@ func bare(t *testing.T) *Shared {
 func TestLongestTimeout(t *testing.T) {
 	s := bare(t)
 	s.WriteTimeout = time.Second
-	c := &Conn{listener: &Listener{shared: s}}
+	c := &Conn{link: &link{listener: &Listener{shared: s}}}
 	c.word.Store(wOut)
 	c.ensureExtra().since = s.Wheel.Now()
 	c.extra.idle = math.MaxInt64
@@ -46,7 +46,7 @@ func TestLastRequest(t *testing.T) {
 		{0, wHandshake, wHandshake | wGrace},
 		{long, wHandshake, wHandshake | wLast | wResumed},
 	} {
-		c := &Conn{listener: &Listener{shared: s}}
+		c := &Conn{link: &link{listener: &Listener{shared: s}}}
 		c.word.Store(wOwned | test.is)
 		c.active.Store(uint32(s.Wheel.Now()) - test.age)
 		if c.LastRequest(grace); c.word.Load() != wOwned|test.becomes {
@@ -76,7 +76,7 @@ func TestHijackedCloseIsAtomic(t *testing.T) {
 		}
 	}()
 	for range 20_000 {
-		c := &Conn{listener: &Listener{shared: s}}
+		c := &Conn{link: &link{listener: &Listener{shared: s}}}
 		c.word.Store(wOwned | wHijacked | wOut)
 		h := &hijacked{conn: c, ready: make(chan struct{})}
 		c.ensureExtra().hijacked = h
@@ -93,13 +93,12 @@ func TestHijackedCloseIsAtomic(t *testing.T) {
 	}
 }
 
-// An idle connection with TLS keeps an extra and a tlsConn. A field more in either can cost a size
-// class of the allocator.
-func TestExtraSize(t *testing.T) {
+// An idle connection with TLS keeps a tlsConn. A field more can cost a size class of the allocator.
+func TestTLSConnSize(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("not a system of 64 bits")
 	}
-	if e, c := unsafe.Sizeof(extra{}), unsafe.Sizeof(tlsConn{}); e > 224 || c > 160 {
-		t.Errorf("extra has %d bytes, tlsConn %d; want at most 224 and 160", e, c)
+	if n := unsafe.Sizeof(tlsConn{}); n > 320 {
+		t.Errorf("tlsConn has %d bytes, want at most 320", n)
 	}
 }

@@ -79,7 +79,7 @@ func (s *stranger) SetDeadline(time.Time) error      { return nil }
 func (s *stranger) SetReadDeadline(time.Time) error  { return nil }
 func (s *stranger) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzTLSRecords gives crypto/tls any bytes, in pieces of any size, as tlsConn.give does. Each
+// FuzzTLSRecords gives crypto/tls any bytes, in pieces of any size, as tlsStack does. Each
 // piece is of one record, together they are the bytes, and the count of records is right.
 func FuzzTLSRecords(f *testing.F) {
 	f.Add([]byte("\x17\x03\x03\x00\x02ab\x17\x03\x03\x00\x00\x15\x03\x03\x00\x01c"), []byte{1, 2, 3})
@@ -95,7 +95,7 @@ func FuzzTLSRecords(f *testing.F) {
 			at += tlsHeader + recordLength(b[at:])
 			ends[at] = true
 		}
-		c := &tlsConn{conn: &Conn{listener: &Listener{shared: new(Shared)}}, feed: bytes.Clone(b)}
+		c := &tlsStack{conn: &Conn{link: &link{listener: &Listener{shared: new(Shared)}}}, feed: bytes.Clone(b)}
 		var got []byte
 		for i := 0; len(c.feed) > 0; i++ {
 			size := 512

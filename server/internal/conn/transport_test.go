@@ -152,8 +152,8 @@ func TestNoTimerAfterClose(t *testing.T) {
 	}
 }
 
-// The queue stays within MaxQueued if a reader sends all that Write has encrypted before Write
-// does. That happens here, because a mutex whose waiter finds it locked for a millisecond is handed
+// The queue stays within MaxQueued if a reader sends all that crypto/tls has encrypted in Write before
+// Write does. That happens here, because a mutex whose waiter finds it locked for a millisecond is handed
 // to the waiters in turn.
 func TestTLSQueueSentByReader(t *testing.T) {
 	const queue = 300_000
@@ -162,7 +162,7 @@ func TestTLSQueueSentByReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := echo{make(chan *conn.Conn, 1)}
-	addr := serve(t, &server.Server[*int]{Handler: h, MaxQueued: queue,
+	addr := serve(t, &server.Server[*int]{Handler: h, MaxQueued: queue, CryptoTLS: true,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}})
 	peer, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: trust, ServerName: "localhost"})
 	if err != nil {
@@ -171,7 +171,7 @@ func TestTLSQueueSentByReader(t *testing.T) {
 	defer peer.Close()
 	c := await.Receive(t, "the handshake is over", h.opened)
 	await.Until(t, "no worker has the connection", c.Idles)
-	tc := c.TLSTransport()
+	tc := c.TLSStack()
 	piece := make([]byte, 16_000) // one record
 	for c.Queued() == 0 {
 		if _, err := c.Write(piece); err != nil {

@@ -10,7 +10,7 @@ import (
 
 func (c *Conn) Write(b []byte) (int, error) {
 	if c.wrapped {
-		return c.extra.transport.Write(b)
+		return c.transport().Write(b)
 	}
 	n, err := 0, error(nil)
 	c.mu.Lock()
@@ -54,7 +54,7 @@ func (c *Conn) Writev(bufs [][]byte) (total int, err error) {
 		total += len(b)
 	}
 	if c.wrapped {
-		return c.extra.transport.Write(bytes.Join(bufs, nil))
+		return c.transport().Write(bytes.Join(bufs, nil))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -419,7 +419,7 @@ func (c *Conn) drain(x *extra) bool {
 
 func (c *Conn) CloseWrite() error {
 	if c.wrapped {
-		return c.extra.transport.CloseWrite()
+		return c.transport().CloseWrite()
 	}
 	return c.shut()
 }

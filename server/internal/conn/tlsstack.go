@@ -1,0 +1,350 @@
+package conn
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A tlsStack is TLS that does its own input and output: crypto/tls during the handshake and where
+// it keeps the connection, and a *tlsrecord.Conn once a connection was hijacked. It reads and
+// writes through a tlsInner: the same struct with the methods of a net.Conn. That never waits,
+// except in the handshake and for a hijacker.
+//
+// Locks are acquired in this order: writing, those of tls, mu, the connection's.
+type tlsStack struct {
+	conn *Conn
+	tls  *tlsrecord.Conn
+	hs   *handshake // until the handshake is over
+
+	writing sync.Mutex // held by Write and by all that ends the stream, and for changes of nc
+	nc      net.Conn   // returned by Hijack, or nil
+
+	// The bytes that were received and that tls has not read. It is given record by record, so it
+	// never has a whole record in its own buffer, which the server would not know of.
+	feed   []byte
+	buf    *tlsBuffer // that feed is in, or nil
+	head   [tlsHeader]byte
+	nhead  uint8  // bytes of head that tls has read
+	heads  uint16 // records begun since Read was called
+	left   int    // bytes of the record's body that it has not read
+	failed error
+
+	mu   sync.Mutex
+	out  []byte // encrypted, and to be sent
+	outs *tlsBuffer
+	lost bool // sending a part of out has failed
+}
+
+// Read decrypts the records that have arrived, as far as b has room.
+func (t *tlsStack) Read(b []byte) (n int, err error) {
+	c := t.conn
+	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
+		return 0, refusal(word)
+	}
+	if len(b) == 0 {
+		return 0, nil // wMore stays as it is
+	}
+	err = t.failed
+	for t.heads = 0; n < len(b) && err == nil && t.heads < tlsRecords; {
+		var k int
+		k, err = t.tls.Read(b[n:])
+		n += k
+		if len(t.feed) == 0 || c.word.Load()&(wOver|wFull) != 0 {
+			break
+		}
+	}
+	if t.push() != nil {
+		err = net.ErrClosed // push has noted the cause
+	}
+	switch {
+	case err == errAgain:
+		err = nil
+	case err == io.ErrUnexpectedEOF && c.word.Load()&wLast != 0:
+		err = io.EOF // Shutdown has ended the stream inside a record
+	}
+	if n > 0 {
+		t.failed = err
+		t.conn.setMore(err != nil || n == len(b) || len(t.feed) > 0)
+		return n, nil
+	}
+	t.conn.setMore(false)
+	switch err {
+	case nil:
+		return 0, sock.ErrWouldBlock
+	case io.EOF:
+		c.word.Or(wEOF)
+	default:
+		c.fail(err)
+	}
+	return 0, err
+}
+
+// receive receives encrypted bytes.
+func (t *tlsStack) receive(b []byte) (int, error) {
+	if t.nc != nil {
+		return t.nc.Read(b)
+	}
+	return t.conn.recvRaw(b)
+}
+
+// recvRaw receives for a transport or a header. It returns errAgain instead of sock.ErrWouldBlock.
+func (c *Conn) recvRaw(b []byte) (int, error) {
+	word := c.word.Load()
+	if word&wOver != 0 {
+		return 0, net.ErrClosed
+	}
+	if word&(wPaused|wLast) == 0 && fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
+		return 0, errAgain
+	}
+	if c.rated {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if b = b[:c.allow(&c.extra.rates.in, len(b))]; len(b) == 0 {
+			return 0, errAgain
+		}
+	}
+	n, err := c.Socket().Recv(b) // not held.Recv: the connection may end during a handshake
+	c.shared().traffic.received(n)
+	if c.rated {
+		c.extra.rates.in.took(n)
+	}
+	if err == sock.ErrWouldBlock {
+		if err = errAgain; word&wLast != 0 {
+			err = io.EOF
+		}
+	}
+	return n, err
+}
+
+// readRecord copies received bytes of the current record to p.
+func (t *tlsStack) readRecord(p []byte) (int, error) {
+	s := t.conn.shared()
+	if len(t.feed) == 0 {
+		buf := s.tlsBuffers.Get().(*tlsBuffer)
+		n, err := t.receive(buf.b[:])
+		if n == 0 {
+			s.putTLSBuffer(buf)
+			return 0, err
+		}
+		t.buf, t.feed = buf, buf.b[:n]
+	}
+	n := copy(p, t.feed[:t.recordPart(t.feed[:min(len(p), len(t.feed))])])
+	if t.feed = t.feed[n:]; len(t.feed) == 0 {
+		t.dropFeed()
+	}
+	return n, nil
+}
+
+func (t *tlsStack) dropFeed() {
+	t.conn.shared().putTLSBuffer(t.buf)
+	t.buf, t.feed = nil, nil
+}
+
+// recordPart returns how many of the next bytes belong to the current record, and advances by as
+// many.
+func (t *tlsStack) recordPart(b []byte) (n int) {
+	if t.left == 0 {
+		n = copy(t.head[t.nhead:], b)
+		if t.nhead += uint8(n); t.nhead < tlsHeader {
+			return n
+		}
+		t.nhead, t.left = 0, recordLength(t.head[:])
+		t.heads++
+	}
+	k := min(t.left, len(b)-n)
+	t.left -= k
+	return n + k
+}
+
+func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }
+
+// A tlsInner is the net.Conn below tls.
+type tlsInner tlsStack
+
+// errAgain is returned to tls when nothing has arrived. Because it is temporary, tls can go on
+// after it, and keeps what it has of a record or of a handshake message.
+var errAgain error = againError{}
+
+type againError struct{}
+
+func (againError) Error() string   { return "server: nothing has arrived" }
+func (againError) Timeout() bool   { return true }
+func (againError) Temporary() bool { return true }
+
+func (i *tlsInner) Read(p []byte) (int, error) {
+	t := (*tlsStack)(i)
+	for {
+		n, err := t.readRecord(p)
+		if err != errAgain || t.hs == nil {
+			return n, err
+		}
+		if err := t.waitForPeer(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Write appends to out, which is sent by push when tls has returned.
+func (i *tlsInner) Write(p []byte) (int, error) {
+	t := (*tlsStack)(i)
+	if t.nc != nil {
+		return t.nc.Write(p)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.out == nil {
+		t.outs = t.conn.shared().tlsBuffers.Get().(*tlsBuffer)
+		t.out = t.outs.b[:0]
+	}
+	t.out = append(t.out, p...)
+	return len(p), nil
+}
+
+// Close is called when a hijacker closes the connection, after tls has sent its close_notify.
+// During a handshake crypto/tls calls it after an error, which the caller of the handshake
+// handles.
+func (i *tlsInner) Close() error {
+	if i.hs != nil {
+		return nil
+	}
+	return i.conn.Close()
+}
+
+func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
+func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
+
+func (i *tlsInner) SetDeadline(t time.Time) error     { return i.set(t, net.Conn.SetDeadline) }
+func (i *tlsInner) SetReadDeadline(t time.Time) error { return i.set(t, net.Conn.SetReadDeadline) }
+func (i *tlsInner) SetWriteDeadline(t time.Time) error {
+	return i.set(t, net.Conn.SetWriteDeadline)
+}
+
+// set sets a deadline, if there is a hijacker. Others set none.
+func (i *tlsInner) set(t time.Time, deadline func(net.Conn, time.Time) error) error {
+	if i.nc == nil {
+		return nil
+	}
+	return deadline(i.nc, t)
+}
+
+// Write encrypts and sends, or refuses all before anything is encrypted, because tls keeps every
+// error of a write.
+func (t *tlsStack) Write(b []byte) (n int, err error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	c := t.conn
+	c.mu.Lock()
+	err = c.mayWrite()
+	if err == nil {
+		err = c.accept(len(b), nil)
+	}
+	behind := err == nil && c.writeBehind(b)
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		return 0, err
+	case behind:
+		return len(b), nil
+	}
+	return t.encrypt(b)
+}
+
+// encrypt encrypts and sends. writing is held.
+func (t *tlsStack) encrypt(b []byte) (n int, err error) {
+	for n < len(b) {
+		k := min(len(b)-n, tlsChunk)
+		if _, err := t.tls.Write(b[n : n+k]); err != nil {
+			t.conn.fail(err)
+			return n, err
+		}
+		if err := t.push(); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, err
+}
+
+// push sends the encrypted bytes in out. A reader calls it for answers to the peer, possibly while
+// another goroutine is in Write; then push may send a part of what Write encrypts.
+func (t *tlsStack) push() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.out) == 0 {
+		return nil
+	}
+	c := t.conn
+	_, err := c.send(t.out)
+	t.sent()
+	if err == net.ErrClosed && c.word.Load()&wOver == 0 {
+		return nil // an answer to a key update of the peer, after CloseWrite
+	}
+	t.lost = t.lost || err != nil
+	return err
+}
+
+// sent empties out. The lock is held.
+func (t *tlsStack) sent() {
+	t.conn.shared().putTLSBuffer(t.outs)
+	t.out, t.outs = nil, nil
+}
+
+// sendPiece sends bytes of a source.
+func (t *tlsStack) sendPiece(b []byte) error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	_, err := t.encrypt(b)
+	return err
+}
+
+// closeNotify sends a close_notify before the stream ends.
+func (t *tlsStack) closeNotify() error {
+	c := t.conn
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	c.mu.Lock()
+	later, err := c.notifyLater()
+	c.mu.Unlock()
+	if err != nil || later {
+		return err
+	}
+	return t.notifyNow()
+}
+
+// notify sends a close_notify after the last source.
+func (t *tlsStack) notify() error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	return t.notifyNow()
+}
+
+// notifyNow sends a close_notify. writing is held.
+func (t *tlsStack) notifyNow() error {
+	t.tls.CloseWrite() // it fails if the connection has failed before, or the handshake is not done
+	return t.push()
+}
+
+// sendCloseNotify sends a close_notify on a dead connection that was not ended by Close, if that is
+// possible at once.
+func (t *tlsStack) sendCloseNotify() {
+	c := t.conn
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if c.word.Load()&(wReset|wOut|wShut|wHandshake|wHijacked) != 0 || t.nc != nil {
+		return
+	}
+	t.tls.CloseWrite()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.out) > 0 && !t.lost {
+		n, _ := c.Socket().Send(t.out)
+		c.shared().traffic.sent(n)
+	}
+	t.sent()
+}
