@@ -304,6 +304,13 @@ func TestTunnelReset(t *testing.T) {
 	})
 }
 
+// rests reports whether no goroutine copies. The time of the last byte does not change then.
+func (t *Tunnel) rests() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.a.copying && !t.b.copying && t.a.sent.Load() > 0
+}
+
 // The timeouts end a tunnel, whatever it waits for.
 func TestTunnelTimeouts(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -331,8 +338,8 @@ func TestTunnelTimeouts(t *testing.T) {
 				send(t, near, "x")
 				expect(t, far, "x")
 				c.prepare(t, near, far)
-				waitFor(t, "a side is parked for the timeout", func() bool {
-					return parkedUntil(g.lot, a, c.after) || parkedUntil(g.lot, b, c.after)
+				waitFor(t, "a side is parked for the timeout, and nothing moves", func() bool {
+					return (parkedUntil(g.lot, a, c.after) || parkedUntil(g.lot, b, c.after)) && g.list[0].rests()
 				})
 				clock.Advance(c.after - time.Second)
 				wantEmpty(t, closed)

@@ -31,7 +31,7 @@ func TestCompletion(t *testing.T) {
 		want  []string
 		files bool
 	}{
-		{"", strings.Fields("completion help info load serve top trace"), false},
+		{"", strings.Fields("completion help info load proxy serve top trace"), false},
 		{"serve ", strings.Fields("chargen discard echo http"), false},
 		{"completion ", strings.Fields("bash fish powershell zsh"), false},
 		{"load --bac", []string{"--backend"}, false},

@@ -53,14 +53,14 @@ func proxyCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
-	flags.StringArrayVar(&f.to, "to", nil, "`address` of a server to pass on to; may be repeated")
+	flags.StringSliceVar(&f.to, "to", nil, "address of a server to pass on to; may be repeated")
 	flags.BoolVar(&f.tcp, "tcp", false, "pass on connections, of any protocol")
 	flags.BoolVar(&f.tls, "tls", false, "serve TLS, with a certificate made for this run unless --cert and --key are given")
 	flags.StringVar(&f.cert, "cert", "", "file with the certificate, for TLS")
 	flags.StringVar(&f.key, "key", "", "file with its key")
-	flags.StringArrayVar(&f.proxyFrom, "proxy-from", nil, "`network` whose connections begin with a header of the PROXY protocol; may be repeated")
+	flags.StringSliceVar(&f.proxyFrom, "proxy-from", nil, "network whose connections begin with a header of the PROXY protocol; may be repeated")
 	flags.BoolVar(&f.sendProxy, "send-proxy", false, "with --tcp: begin connections to servers with a header of the PROXY protocol, version 2")
-	flags.StringArrayVar(&f.trust, "trust", nil, "`network` whose X-Forwarded headers are kept; may be repeated")
+	flags.StringSliceVar(&f.trust, "trust", nil, "network whose X-Forwarded headers are kept; may be repeated")
 	flags.DurationVar(&f.idle, "idle", 0, "end what is idle for this time; 0 is never")
 	flags.DurationVar(&f.check, "check", 5*time.Second, "how often servers are checked, by connecting to them; 0 is never")
 	flags.StringVar(&f.checkPath, "check-path", "", "check by a GET request of this path, which must be answered with 2xx")
@@ -168,6 +168,7 @@ func (p *proxy) Ready() bool { return !p.closing.Load() }
 
 // serve serves until an interrupt, or until a successor is ready.
 func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, config *tls.Config) error {
+	p.build(config) // before the checks, which use its transport
 	checking, stop := context.WithCancel(ctx)
 	var checks sync.WaitGroup
 	defer checks.Wait()
@@ -180,7 +181,7 @@ func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, co
 		if p.tcp {
 			failed <- p.serveTCP(l, config)
 		} else {
-			failed <- p.serveHTTP(l, config)
+			failed <- p.serveHTTP(l)
 		}
 	}()
 	hangup := make(chan os.Signal, 1)
@@ -237,8 +238,8 @@ func (p *proxy) end(l net.Listener, limit time.Duration, served <-chan error) {
 	p.transport.CloseIdleConnections()
 }
 
-// serveHTTP passes requests on.
-func (p *proxy) serveHTTP(l net.Listener, config *tls.Config) error {
+// build makes the server of HTTP.
+func (p *proxy) build(config *tls.Config) {
 	p.transport.MaxIdleConnsPerHost, p.transport.IdleConnTimeout = 100, time.Minute
 	p.transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	handler := p.tunnels.ReverseProxy(&httputil.ReverseProxy{Transport: &p.transport, Rewrite: p.rewrite,
@@ -252,8 +253,11 @@ func (p *proxy) serveHTTP(l net.Listener, config *tls.Config) error {
 		TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: p.idle,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
 	}
-	var err error
-	if config != nil {
+}
+
+// serveHTTP passes requests on.
+func (p *proxy) serveHTTP(l net.Listener) (err error) {
+	if p.site.Server.TLSConfig != nil {
 		err = p.site.ServeTLS(l, "", "")
 	} else {
 		err = p.site.Serve(l)

@@ -160,7 +160,7 @@ func checkValue(kind, value string) (err error) {
 		_, err = strconv.ParseFloat(value, 64)
 	case "duration":
 		_, err = time.ParseDuration(value)
-	case "string":
+	case "string", "strings":
 	default:
 		return fmt.Errorf("unknown type %s", kind)
 	}
