@@ -94,6 +94,19 @@ func (c *Conn) drain(p []byte) (n int, err error) {
 	return n, err
 }
 
+// readPast reads from a connection: what a Conn has read ahead, or else from below it, where a read
+// that would wait may say so by an *unwrap.UnfitError.
+func readPast(conn net.Conn, b []byte) (n int, err error) {
+	c, wrapped := conn.(*Conn)
+	if !wrapped {
+		return unwrap.ReadPast(conn, b)
+	}
+	if n, err = c.drain(b); n > 0 || err != nil {
+		return n, err
+	}
+	return unwrap.ReadPast(c.Conn, b)
+}
+
 // releaseBuffer returns the buffer to the pool. The caller holds c.mu.
 func (c *Conn) releaseBuffer() {
 	a := c.ahead

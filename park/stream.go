@@ -298,21 +298,16 @@ func (s *Stream) readOnce(b []byte, wait bool) (n int, err error) {
 	if s.plain && !wait {
 		return s.socket.Read(b)
 	}
-	c, wrapped := s.conn.(*Conn)
 	if !wait {
 		// There may be only a part of a TLS record, or nothing.
 		until := time.Now().Add(readyWait)
-		if wrapped && c.why != readable {
+		if c, ok := s.conn.(*Conn); ok && c.why != readable {
 			until = longAgo
 		}
 		s.conn.SetReadDeadline(until)
 	}
 	panicked := s.in.log.Guard(s.conn, func() error {
-		if !wrapped {
-			n, err = unwrap.ReadPast(s.conn, b)
-		} else if n, err = c.drain(b); n == 0 && err == nil {
-			n, err = unwrap.ReadPast(c.Conn, b)
-		}
+		n, err = readPast(s.conn, b)
 		return nil
 	})
 	if panicked != nil {

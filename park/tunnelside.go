@@ -9,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // A copying says what a goroutine that copies a direction may wait for.
@@ -180,11 +178,7 @@ func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
 		until = s.of.deadline()
 	}
 	s.conn.SetReadDeadline(until)
-	if in, wrapped := s.conn.(*Conn); !wrapped {
-		n, err = unwrap.ReadPast(s.conn, b)
-	} else if n, err = in.drain(b); n == 0 && err == nil {
-		n, err = unwrap.ReadPast(in.Conn, b)
-	}
+	n, err = readPast(s.conn, b)
 	switch {
 	case n > 0 && isTimeout(err):
 		err = nil

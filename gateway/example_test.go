@@ -1,0 +1,42 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/park"
+)
+
+// A program of its own serves a gateway on one node until ctx is done.
+func Example() {
+	_ = serve
+}
+
+func serve(ctx context.Context, logger *slog.Logger) error {
+	node, err := gateway.Start(gateway.NodeConfig{Name: "a", Store: "push-data", Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	g, err := gateway.New(ctx, gateway.Config{Conn: node.Conn, StoreError: node.StoreError, Logger: logger})
+	if err != nil {
+		return err
+	}
+	server := &park.HTTPServer{Server: &http.Server{
+		Handler:   g,
+		TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}, // an event stream takes its connection over
+	}}
+	go func() {
+		<-ctx.Done()
+		g.Drain(context.Background(), 5*time.Second)
+		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		go server.Shutdown(limit)
+		g.Shutdown(limit)
+	}()
+	return server.ListenAndServeTLS("cert.pem", "key.pem")
+}
