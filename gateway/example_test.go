@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -30,13 +31,17 @@ func serve(ctx context.Context, logger *slog.Logger) error {
 		Handler:   g,
 		TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}, // an event stream takes its connection over
 	}}
-	go func() {
-		<-ctx.Done()
-		g.Drain(context.Background(), 5*time.Second)
-		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		go server.Shutdown(limit)
-		g.Shutdown(limit)
-	}()
-	return server.ListenAndServeTLS("cert.pem", "key.pem")
+	ended, shut := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- server.ListenAndServeTLS("cert.pem", "key.pem") }()
+	select {
+	case err = <-ended:
+		g.Close()
+		return err
+	case <-ctx.Done():
+	}
+	g.Drain(context.Background(), 5*time.Second)
+	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	go func() { shut <- server.Shutdown(limit) }()
+	return cmp.Or(g.Shutdown(limit), <-shut)
 }
