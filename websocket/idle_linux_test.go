@@ -3,6 +3,7 @@ package websocket
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -15,7 +16,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/park"
@@ -25,18 +28,23 @@ func playRole() bool {
 	return idling.Roles{"server": playServer, "clients": playClients, "audience": playAudience}.Play()
 }
 
-// A connection that has sent and received a message needs at most 1,000 live bytes, and so does one that never has.
+// A connection that has sent and received a message needs at most 1,000 live bytes, and so does one
+// that never has; with TLS at most 1,500.
 func TestIdleMemory(t *testing.T) {
-	long.Only(t, "it makes 5,000 connections, twice")
+	long.Only(t, "it makes 5,000 connections, three times")
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
 	}
 	idling.Enough(t)
-	for _, messages := range []string{"0", "1"} {
-		u := idling.Measure(t, "park", messages)
-		t.Logf("%s messages: %.0f live bytes, %d of them stack; RSS %d", messages, u.Live(), u.Stack/int64(idling.Conns), u.RSS/int64(idling.Conns))
-		if u.Live() > 1000 {
-			t.Errorf("%s messages: %.0f bytes", messages, u.Live())
+	for _, c := range []struct {
+		kind, messages string
+		most           float64
+	}{{"park", "0", 1000}, {"park", "1", 1000}, {"park TLS", "1", 1500}} {
+		u := idling.Measure(t, c.kind, c.messages, c.kind)
+		t.Logf("%s, %s messages: %.0f live bytes, %d of them stack; RSS %d", c.kind, c.messages,
+			u.Live(), u.Stack/int64(idling.Conns), u.RSS/int64(idling.Conns))
+		if u.Live() > c.most {
+			t.Errorf("%s, %s messages: %.0f bytes", c.kind, c.messages, u.Live())
 		}
 	}
 }
@@ -46,7 +54,7 @@ func BenchmarkIdle(b *testing.B) {
 	for _, kind := range []string{"park", "net/http"} {
 		b.Run(kind, func(b *testing.B) {
 			for b.Loop() {
-				idling.Measure(b, kind, "1").Report(b)
+				idling.Measure(b, kind, "1", kind).Report(b)
 			}
 		})
 	}
@@ -59,9 +67,17 @@ func playServer(args []string) {
 	}
 	s := &Server{OnMessage: echo}
 	hs := &http.Server{Handler: s}
-	if args[0] == "park" {
+	switch args[0] {
+	case "park":
 		go (&park.HTTPServer{Server: hs}).Serve(ln)
-	} else {
+	case "park TLS":
+		cert, _, err := selfcert.New(time.Hour, "localhost")
+		if err != nil {
+			panic(err)
+		}
+		hs.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+		go (&park.HTTPServer{Server: hs}).ServeTLS(ln, "", "")
+	default:
 		go hs.Serve(ln)
 	}
 	idling.Serve(ln, func() int { return s.Stats().Parked })
@@ -72,6 +88,11 @@ func handshake(addr string) (net.Conn, *bufio.Reader, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return upgrade(conn)
+}
+
+// upgrade makes a connection a WebSocket.
+func upgrade(conn net.Conn) (net.Conn, *bufio.Reader, error) {
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	in := bufio.NewReaderSize(conn, 512)
@@ -83,8 +104,17 @@ func handshake(addr string) (net.Conn, *bufio.Reader, error) {
 }
 
 func playClients(args []string) {
+	dial := func() (net.Conn, error) { return net.Dial("tcp", args[0]) }
+	if args[2] == "park TLS" {
+		config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
+		dial = func() (net.Conn, error) { return tls.Dial("tcp", args[0], config) }
+	}
 	idling.Connect(func() (net.Conn, error) {
-		conn, in, err := handshake(args[0])
+		conn, err := dial()
+		if err != nil {
+			return nil, err
+		}
+		conn, in, err := upgrade(conn)
 		if err == nil && args[1] == "1" {
 			conn.Write(text("x"))
 			_, err = io.ReadFull(in, make([]byte, 3))
