@@ -181,7 +181,7 @@ func (l *Lot) serve(w *worker, r ready) (next ready, more bool) {
 		return next, true
 	}
 	c.running--
-	if c.waiting >= runtime.GOMAXPROCS(0) {
+	if c.waiting >= max(2, runtime.GOMAXPROCS(0)) { // with one, each call would start the next worker
 		return ready{}, false
 	}
 	c.waiting++
