@@ -58,7 +58,7 @@ func (c *conn) consume(b *input) error {
 		c.partSince = time.Time{}
 	} else if whole || c.partSince.IsZero() {
 		if c.partSince = time.Now(); len(c.streams) == 0 && !c.goingAway && !c.ended {
-			c.linger(c.idleSince) // the part may end it earlier
+			c.linger(c.idleSince) // the part may end it earlier; otherwise close does that
 		}
 	}
 	return nil
@@ -90,12 +90,7 @@ func (c *conn) handle(p *parser, b []byte) error {
 	if err == nil {
 		if c.server.config().SendPingTimeout > 0 {
 			c.received = time.Now()
-			if !c.pinged.IsZero() {
-				c.pinged = time.Time{}
-				if c.unbound { // otherwise the deadline is earlier
-					c.conn.SetReadDeadline(c.pingDue())
-				}
-			}
+			c.pinged = time.Time{}
 		}
 		if f != nil {
 			err = c.handleFrame(f)

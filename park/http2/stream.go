@@ -270,6 +270,9 @@ func (st *stream) close(err error) {
 	c.idleSince = time.Now()
 	if len(c.streams) == 0 {
 		c.changed(http.StateIdle)
+		if !c.partSince.IsZero() {
+			c.interrupt() // the part may have been there for too long
+		}
 		if c.server.noKeepAlive.Load() && !c.goingAway && !c.ended {
 			c.queueGoAway(http2.ErrCodeNo)
 		}
