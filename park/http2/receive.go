@@ -254,7 +254,7 @@ func (st *stream) grow(n int64) error {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
 	}
 	if closed && st.outflow > 0 {
-		st.cond.Broadcast()
+		st.wake()
 	}
 	return nil
 }
@@ -326,7 +326,7 @@ func (c *conn) handleData(f *dataFrame) error {
 		st.giveBack(read)
 	}
 	if len(data) > 0 || st.gotEnd {
-		st.cond.Broadcast()
+		st.wake()
 	}
 	return nil
 }
