@@ -52,9 +52,9 @@ type conn struct {
 	finished  bool      // the goroutine that reads has ended
 	err       error
 	idleSince time.Time // when the last stream has ended and everything was written
-	streams   map[uint32]*stream
-	last      uint32 // the highest stream of the client
-	running   int    // handlers
+	streams   []*stream // by their numbers, which grow
+	last      uint32    // the highest stream of the client
+	running   int       // handlers
 	waiting   []*stream
 	roomless  []*stream // they wait in send until fewer bytes are queued
 	shut      []*stream // they wait in send for the client's window of the connection
@@ -418,7 +418,10 @@ func (c *conn) timedOut(b *input) (parked bool, err error) {
 	default:
 		c.parked, c.tlsState = true, nil
 		if len(c.streams) == 0 {
-			c.streams, c.waiting, c.roomless, c.shut = nil, nil, nil, nil
+			c.streams, c.waiting = nil, nil
+		}
+		if len(c.roomless)+len(c.shut) == 0 {
+			c.roomless, c.shut = nil, nil
 		}
 		c.mu.Unlock()
 		c.announce() // a handler that has ended its stream announces that when it returns, which may be later
@@ -504,8 +507,8 @@ func (c *conn) fail(err error) {
 
 // endStreams ends all streams. The caller holds c.mu.
 func (c *conn) endStreams(err error) {
-	for _, st := range c.streams {
-		st.close(err)
+	for len(c.streams) > 0 {
+		c.streams[len(c.streams)-1].close(err)
 	}
 	c.waiting = nil
 }

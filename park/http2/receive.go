@@ -128,7 +128,7 @@ func (c *conn) resetStream(id uint32, code http2.ErrCode) error {
 	if id%2 == 0 || !c.configed {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	if st := c.streams[id]; st != nil {
+	if st := c.stream(id); st != nil {
 		st.reset(code, nil)
 		return nil
 	}
@@ -192,7 +192,7 @@ func (c *conn) handleFrame(f frame) error {
 		if c.unopened(f.StreamID) {
 			return c.server.count("reset_idle_stream", http2.ConnectionError(http2.ErrCodeProtocol))
 		}
-		if st := c.streams[f.StreamID]; st != nil {
+		if st := c.stream(f.StreamID); st != nil {
 			st.close(http2.StreamError{StreamID: f.StreamID, Code: f.ErrCode})
 		}
 	case *http2.PriorityFrame:
@@ -274,7 +274,7 @@ func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 	if c.unopened(f.StreamID) {
 		return c.server.count("stream_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
-	st := c.streams[f.StreamID]
+	st := c.stream(f.StreamID)
 	if st == nil {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (c *conn) handleData(f *dataFrame) error {
 	if c.unopened(f.StreamID) {
 		return c.server.count("data_on_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
-	st := c.streams[f.StreamID]
+	st := c.stream(f.StreamID)
 	if st == nil || st.gotEnd {
 		if err := c.discard(f); err != nil || st == nil && c.wasReset(f.StreamID) {
 			return err

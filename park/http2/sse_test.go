@@ -187,10 +187,9 @@ func TestEventStreamWindows(t *testing.T) {
 	}
 	x.waits(t, 2, 1)
 	x.Broadcast(event(t, strings.Repeat("z", 50<<10))) // the window of the connection is shared
-	resets := 0
-	for f := ""; resets < 1; f = p.next() {
-		if strings.HasSuffix(f, "reset CANCEL") {
-			resets++
+	for f := ""; !strings.HasSuffix(f, "reset CANCEL"); f = p.next() {
+		if f == "the end" {
+			t.Fatal(f)
 		}
 	}
 	x.ends(t, park.ErrSlow)

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -50,6 +51,21 @@ type exchange struct {
 	writeTimer *time.Timer
 }
 
+// search returns the place of an open stream. The caller holds c.mu.
+func (c *conn) search(id uint32) (at int, ok bool) {
+	return slices.BinarySearchFunc(c.streams, id, func(st *stream, id uint32) int {
+		return cmp.Compare(st.id, id)
+	})
+}
+
+// stream returns an open stream, or nil. The caller holds c.mu.
+func (c *conn) stream(id uint32) *stream {
+	if i, ok := c.search(id); ok {
+		return c.streams[i]
+	}
+	return nil
+}
+
 // wake makes the stream look at what has changed. The caller holds c.mu.
 func (st *stream) wake() {
 	if st.taker != nil {
@@ -65,7 +81,7 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 		return c.server.count("headers_even", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	streamError := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
-	if st := c.streams[id]; st != nil {
+	if st := c.stream(id); st != nil {
 		return st.handleTrailers(f)
 	}
 	switch {
@@ -101,10 +117,7 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	if f.Truncated {
 		st.serve = headersTooLarge
 	}
-	if c.streams == nil {
-		c.streams = make(map[uint32]*stream)
-	}
-	c.streams[id] = st
+	c.streams = append(c.streams, st)
 	if len(c.streams) == 1 {
 		c.changed(http.StateActive)
 		st.announces = true
@@ -279,7 +292,9 @@ func (st *stream) close(err error) {
 	}
 	c := st.c
 	st.err = err
-	delete(c.streams, st.id)
+	if i, ok := c.search(st.id); ok {
+		c.streams = slices.Delete(c.streams, i, i+1)
+	}
 	st.stopTimers()
 	if err != errStreamEnded {
 		st.dropBody()
