@@ -1,13 +1,6 @@
 package socknotify
 
-import (
-	"syscall"
-	"unsafe"
-
-	"github.com/socknotify/socknotify/internal/fdstate"
-	"github.com/socknotify/socknotify/internal/port"
-	"github.com/socknotify/socknotify/sock"
-)
+import "syscall"
 
 // A Registration is one entry of a [Port.Process] call: an operation on one socket
 // (SOCK_NOTIFY_REGISTRATION).
@@ -62,27 +55,4 @@ func Disable[K comparable](conn syscall.Conn) Registration[K] {
 // Remove returns an OpRemove registration of a connection, listener or [sock.Socket].
 func Remove[K comparable](conn syscall.Conn) Registration[K] {
 	return Registration[K]{Conn: conn, Op: OpRemove}
-}
-
-// entry sets a zero Entry to a registration without the type of its key. It sets one field after the other, because a
-// literal would be built elsewhere and copied.
-func (r *Registration[K]) entry(e *port.Entry) {
-	e.Handle, e.Key, e.Result = r.Handle, unsafe.Pointer(&r.Key), &r.Result
-	e.Filter, e.Op, e.Trigger, e.Drained = port.Events(r.Filter), port.Op(r.Op), port.Trigger(r.Trigger), r.Drained
-	if r.Conn != nil {
-		name(e, r.Conn)
-	}
-}
-
-// name sets the socket of an entry.
-func name(e *port.Entry, conn syscall.Conn) {
-	s, ok := conn.(*sock.Socket)
-	switch {
-	case !ok:
-		e.Conn = conn
-	case s == nil:
-		e.Handle = port.NoSocket
-	default:
-		e.FD = fdstate.Of(s.SyscallConn())
-	}
 }

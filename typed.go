@@ -1,9 +1,12 @@
 package socknotify
 
 import (
+	"syscall"
 	"unsafe"
 
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // keys is what a Port[K] has beside its port: the queue, and all that knows the type of the keys.
@@ -21,6 +24,29 @@ var _ = func() struct{} {
 	port.Of = func(p any) *port.Port { return p.(interface{ untypedPort() *port.Port }).untypedPort() }
 	return struct{}{}
 }()
+
+// entry sets a zero Entry to a registration without the type of its key. It sets one field after the
+// other, because a literal would be built elsewhere and copied.
+func (r *Registration[K]) entry(e *port.Entry) {
+	e.Handle, e.Key, e.Result = r.Handle, unsafe.Pointer(&r.Key), &r.Result
+	e.Filter, e.Op, e.Trigger, e.Drained = port.Events(r.Filter), port.Op(r.Op), port.Trigger(r.Trigger), r.Drained
+	if r.Conn != nil {
+		name(e, r.Conn)
+	}
+}
+
+// name sets the socket of an entry.
+func name(e *port.Entry, conn syscall.Conn) {
+	s, ok := conn.(*sock.Socket)
+	switch {
+	case !ok:
+		e.Conn = conn
+	case s == nil:
+		e.Handle = port.NoSocket
+	default:
+		e.FD = fdstate.Of(s.SyscallConn())
+	}
+}
 
 // entriesOf returns all entries of a slice.
 func entriesOf[K comparable](s []Notification[K]) port.Entries {

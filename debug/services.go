@@ -63,6 +63,11 @@ func HTTPServer(name string, s *park.HTTPServer) Option {
 	return addLots(name, "park.HTTPServer", s.Lots, s.Stats)
 }
 
+// Tunnels shows tunnels of package park under a name, as Server does.
+func Tunnels(name string, t *park.Tunnels) Option {
+	return addLots(name, "park.Tunnels", t.Lots, t.Stats)
+}
+
 func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats) Option {
 	return add(&service{
 		name: name, kind: kind, read: func(c *debugdata.ServerCounts) { setPark(c, stats()) },
@@ -105,6 +110,11 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
 		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
 		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
+		Suspended: s.Suspended, Blocked: s.Blocked, SuspendedBytes: s.SuspendedBytes,
+		LongestWait: s.LongestWait.Seconds(), WaitTime: timesOf(s.WaitTime),
+		Resumed: s.Resumed, WaitTimeouts: s.WaitTimeouts, ClientsGone: s.ClientsGone,
+		WaitsClosed: s.WaitsClosed, RefusedSuspends: s.RefusedSuspends,
+		BytesIn: s.BytesForth, BytesOut: s.BytesBack, Copied: s.Copied,
 	}
 }
 

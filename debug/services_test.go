@@ -234,3 +234,35 @@ func TestReady(t *testing.T) {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }
+
+// Tunnels are shown with what they have moved.
+func TestTunnels(t *testing.T) {
+	tunnels := new(park.Tunnels)
+	defer tunnels.Close()
+	_, url := serve(t, debug.Tunnels("tunnels", tunnels))
+	var ends [4]net.Conn
+	for i := range 2 {
+		l := listen(t)
+		near, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer near.Close()
+		far, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[2*i], ends[2*i+1] = near, far
+	}
+	if err := tunnels.Join(ends[1], ends[3]); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(ends[0], "hello")
+	if _, err := io.ReadFull(ends[2], make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		c := get[debugdata.ServerView](t, url+"server", 200).Counts
+		return c.Conns == 1 && c.Parked == 2 && c.BytesIn == 5 && c.BytesOut == 0
+	})
+}

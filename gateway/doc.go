@@ -18,7 +18,7 @@
 //	feed.go      one such topic: its clients, and how gaps are noticed and filled
 //	history.go   reading the stream
 //	event.go     an event, and its forms on the wire, each made once
-//	sse.go, poll.go, socket.go   the three ways to subscribe; package sse, park.Stream and package
+//	sse.go, poll.go, socket.go   the three ways to subscribe; package sse, park.Suspend and package
 //	             websocket have the connections
 //	backup.go    writing the stream to a file, and making it from one
 //

@@ -102,7 +102,7 @@ type Gateway struct {
 	hub      *hub
 	lot      *park.Lot
 	events   *sse.Server
-	polls    *park.Streams
+	polls    pollSet
 	sockets  *websocket.Server
 	mux      *http.ServeMux
 	arrivals *rate.Limiter
@@ -115,7 +115,7 @@ type Gateway struct {
 
 	mu      sync.Mutex
 	closed  bool
-	opening sync.WaitGroup // requests to subscribe whose connections are not parked yet
+	opening sync.WaitGroup // requests to subscribe whose handler has not returned yet
 }
 
 // New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster
@@ -146,7 +146,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if r := config.AcceptRate; r.PerSecond > 0 {
 		g.arrivals = rate.NewLimiter(rate.Limit(r.PerSecond), cmp.Or(r.Burst, r.PerSecond))
 	}
-	g.events, g.polls, g.sockets = g.newEvents(), g.newPolls(), g.newSockets()
+	g.events, g.sockets = g.newEvents(), g.newSockets()
 	g.mux = http.NewServeMux()
 	g.mux.HandleFunc("GET /events", g.subscribe(g.serveEvents))
 	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
@@ -217,8 +217,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Lots returns the lots of the connections, for observers such as package debug: that of
-// Server-Sent Events and long polling, and that of WebSockets, once there was one. The gateway owns
-// them.
+// Server-Sent Events, and that of WebSockets, once there was one. The gateway owns them. The
+// connections of long polls are in those of the HTTP server.
 func (g *Gateway) Lots() []*park.Lot { return append([]*park.Lot{g.lot}, g.sockets.Lots()...) }
 
 // Changed tells the gateway that something has happened that may have lost events between nodes,
@@ -302,7 +302,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("gateway: shutdown: %w: nil context", socknotify.ErrInvalid)
 	}
 	g.stop()
-	err := cmp.Or(g.sockets.Shutdown(ctx), g.events.Shutdown(ctx), g.polls.Shutdown(ctx), g.lot.Shutdown(ctx))
+	g.polls.close()
+	err := cmp.Or(g.sockets.Shutdown(ctx), g.events.Shutdown(ctx), g.lot.Shutdown(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -322,7 +323,7 @@ func (g *Gateway) Close() error {
 	g.stop()
 	g.sockets.Close()
 	g.events.Close()
-	g.polls.Close()
+	g.polls.close()
 	g.lot.Close()
 	go g.end()
 	return nil
@@ -341,9 +342,9 @@ func (g *Gateway) stop() {
 func (g *Gateway) end() {
 	g.sockets.Shutdown(context.Background())
 	g.events.Shutdown(context.Background())
-	g.polls.Shutdown(context.Background())
 	g.lot.Shutdown(context.Background())
 	g.opening.Wait()
+	g.polls.waiting.Wait()
 	g.hub.close()
 	g.sweeper.Wait()
 	g.log.Flush()
@@ -392,13 +393,13 @@ func (g *Gateway) Stats() Stats {
 	g.hub.mu.RLock()
 	topics := len(g.hub.feeds)
 	g.hub.mu.RUnlock()
-	seen, sockets, events, polls := g.hub.seen.Load(), g.sockets.Stats(), g.events.Stats(), g.polls.Stats()
+	seen, sockets, events := g.hub.seen.Load(), g.sockets.Stats(), g.events.Stats()
 	return Stats{
-		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: sockets.QueuedBytes + events.QueuedBytes + polls.QueuedBytes,
+		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: sockets.QueuedBytes + events.QueuedBytes,
 		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: sockets.Dropped + events.Dropped,
-		TimedOut: metrics.TimedOut{Slow: sockets.TimedOut.Slow + events.TimedOut.Slow + polls.TimedOut.Slow,
+		TimedOut: metrics.TimedOut{Slow: sockets.TimedOut.Slow + events.TimedOut.Slow,
 			Idle: sockets.TimedOut.Idle},
-		Panics: sockets.Panics + events.Panics + polls.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
+		Panics: sockets.Panics + events.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
 		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
 		Refused: c.refused.Load(), Rejected: c.rejected.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}

@@ -1,13 +1,11 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/socknotify/socknotify/park"
 )
@@ -25,9 +23,8 @@ const (
 	maxPollBytes  = 1 << 20
 )
 
-// servePoll answers a long poll. What the client has missed is answered at once, and the connection
-// kept. If that is nothing, the connection is taken over and parked, until the next event, or for
-// the time of a heartbeat.
+// servePoll answers a long poll. What the client has missed is answered at once. If that is nothing,
+// the request waits without a goroutine, until the next event, or for the time of a heartbeat.
 func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -42,73 +39,132 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 	case err != nil && !errors.Is(err, errCollected):
 		g.unavailable(w, r, err)
 		return
-	case c.something(), r.ProtoMajor != 1:
+	case c.something():
 		c.answer.Last = ids(a.wants)
 		w.Write(encode(c.answer))
 		return
 	}
 	p := &longPoll{wants: a.wants}
-	p.to, p.expires, p.stream.Value = p, a.expires, p
-	received, err := g.polls.OpenHTTP(&p.stream, w)
-	if err != nil {
-		g.unavailable(w, r, err)
-		return
-	}
-	var head bytes.Buffer
-	head.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\n")
-	header.Write(&head)
-	p.head = head.Bytes()
-	*a.kept = true
-	p.stream.Start(received, func(*park.Stream) error {
+	p.to, p.expires = p, a.expires
+	register := func(q *park.Suspended) {
+		p.request = q
+		*a.kept = true
+		g.polls.add(p)
 		if err := g.hub.join(ctx, &p.subscriber, a.wants); err != nil {
-			return err // the client comes back with its ids
+			p.fail(err)
+			return
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.joined = true
-		return nil
+	}
+	o := park.SuspendOptions{Timeout: max(g.config.Heartbeat, 0)}
+	err = park.SuspendWith(w, r, o, register, func(w http.ResponseWriter, r *http.Request) {
+		defer g.leave(p)
+		if b, err := p.finish(); err != nil {
+			g.unavailable(w, r, err)
+		} else {
+			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+			w.Write(b)
+		}
 	})
+	switch {
+	case err == park.ErrMaxSuspended:
+		g.unavailable(w, r, err)
+	case err != nil:
+		g.reject(w, r, http.StatusBadRequest, err.Error())
+	}
 }
 
-// A longPoll is a client that waits for the answer to its poll. Its connection is parked.
-type longPoll struct {
-	subscriber
-	stream park.Stream // its Value is the longPoll
+// leave ends a long poll that waited.
+func (g *Gateway) leave(p *longPoll) {
+	g.hub.leave(&p.subscriber)
+	g.hub.count.clients.Add(-1)
+	g.polls.remove(p)
+}
+
+// A pollSet has the long polls that wait.
+type pollSet struct {
+	waiting sync.WaitGroup
 
 	mu     sync.Mutex
-	head   []byte // of the answer, without its length; nil when it was answered
+	all    map[*longPoll]struct{}
+	closed bool
+}
+
+// add adds a long poll. If the set is closed, it is answered at once.
+func (s *pollSet) add(p *longPoll) {
+	s.waiting.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[*longPoll]struct{})
+	}
+	s.all[p] = struct{}{}
+	if s.closed {
+		p.answer(0, nil)
+	}
+}
+
+func (s *pollSet) remove(p *longPoll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, p)
+	s.waiting.Done()
+}
+
+// close has all long polls answered, and those that come.
+func (s *pollSet) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for p := range s.all {
+		p.answer(0, nil)
+	}
+}
+
+// A longPoll is a client that waits for the answer to its poll.
+type longPoll struct {
+	subscriber
+	request *park.Suspended
+
+	mu     sync.Mutex
+	body   []byte // of the answer, or nil if there is none yet
+	err    error  // instead of an answer
 	wants  []want
 	missed *gap
 	joined bool
 }
 
-func (g *Gateway) newPolls() *park.Streams {
-	return &park.Streams{
-		OnTimer: func(s *park.Stream) time.Duration {
-			left := g.config.Heartbeat - s.Idle()
-			if g.config.Heartbeat > 0 && left <= 0 {
-				s.Value.(*longPoll).answer(0, nil)
-			}
-			return left
-		},
-		OnShutdown: func(s *park.Stream) { s.Value.(*longPoll).answer(0, nil) },
-		OnClose: func(s *park.Stream, _ error) {
-			g.hub.leave(&s.Value.(*longPoll).subscriber)
-			g.hub.count.clients.Add(-1)
-		},
-		WriteTimeout: g.config.WriteTimeout,
-		Lot:          g.lot,
-		Name:         g.config.Name,
-		Logger:       g.config.Logger,
-	}
-}
-
-// answer answers the poll, with an event of one of its topics if e is not nil, and lets the
-// connection end.
+// answer makes the answer of the poll, with an event of one of its topics if e is not nil, and ends
+// its wait.
 func (p *longPoll) answer(topic int, e *event) {
 	p.mu.Lock()
+	p.compose(topic, e)
+	p.mu.Unlock()
+	p.request.Resume()
+}
+
+// fail ends the wait with an error.
+func (p *longPoll) fail(err error) {
+	p.mu.Lock()
+	p.err = err
+	p.mu.Unlock()
+	p.request.Resume()
+}
+
+// finish returns the answer, which is without an event if there is none yet, or the error.
+func (p *longPoll) finish() ([]byte, error) {
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.head == nil {
+	p.compose(0, nil)
+	return p.body, p.err
+}
+
+// compose makes the answer. The first call counts: an event that comes after it is not covered by
+// the positions of the answer. The caller holds p.mu.
+func (p *longPoll) compose(topic int, e *event) {
+	if p.body != nil {
 		return
 	}
 	answer := pollAnswer{Events: []envelope{}}
@@ -125,12 +181,7 @@ func (p *longPoll) answer(topic int, e *event) {
 		advance(&p.wants[topic], e)
 	}
 	answer.Last = ids(p.wants)
-	body := encode(answer)
-	b := append(p.head, "Content-Length: "...)
-	b = append(strconv.AppendInt(b, int64(len(body)), 10), "\r\n\r\n"...)
-	p.head = nil
-	p.stream.WriteLast(append(b, body...), nil)
-	p.stream.Close(nil)
+	p.body = encode(answer)
 }
 
 // send implements sink.
@@ -139,7 +190,7 @@ func (p *longPoll) send(topic int, e *event) { p.answer(topic, e) }
 // gap implements sink.
 func (p *longPoll) gap(topic int, reason string, missed span) {
 	p.mu.Lock()
-	if p.head != nil {
+	if p.body == nil {
 		p.wants[topic].after.seq = missed.through
 		p.missed = &gap{reason, []miss{p.missOf(topic, missed)}}
 	}

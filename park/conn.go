@@ -183,6 +183,9 @@ func (c *Conn) fill(read func(net.Conn, []byte) (int, error)) (ready bool, err e
 }
 
 func isUnfit(err error) bool {
+	if err == nil {
+		return false // before unfit, which is allocated
+	}
 	var unfit *unwrap.UnfitError
 	return errors.As(err, &unfit)
 }

@@ -19,7 +19,11 @@
 //
 // [Streams] serves connections that any goroutine may write to at any time.
 //
-// [HTTPServer] does this for the keep-alive connections of a net/http server.
+// [HTTPServer] does this for the keep-alive connections of a net/http server. [Suspend] does it for
+// a request that waits for its answer, such as a long poll.
+//
+// [Tunnels] join the connections of a proxy, also behind httputil.ReverseProxy, and [ConnectProxy]
+// answers CONNECT.
 //
 // No descriptor is duplicated. A parked connection remains registered with Go's own poller besides the lot's
 // port. docs/park.md says what that costs, when parking is worthwhile, and what to watch out for.

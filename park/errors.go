@@ -27,18 +27,26 @@ var (
 	ErrStreamClosed error = serving.ClosedError("park: the stream is closed")
 	// ErrQueueFull is returned for what was not written because of SlowDrop.
 	ErrQueueFull = errors.New("park: the queue is full")
-	// ErrTooLong is the cause of a Stream whose peer has sent more than it may.
+	// ErrTooLong is the cause of a Stream whose peer has sent more than it may, and returned by
+	// Suspend for a body that is too long.
 	ErrTooLong = errors.New("park: the peer has sent too much")
 	// ErrMaxConns is returned for a connection beyond MaxConns.
 	ErrMaxConns = errors.New("park: too many connections")
+	// ErrMaxSuspended is returned by Suspend beyond MaxSuspended or MaxSuspendedBytes.
+	ErrMaxSuspended = errors.New("park: too many requests wait")
+	// ErrClientGone is the cause of a request that no longer waits because its client has gone.
+	ErrClientGone = errors.New("park: the client has gone")
 
 	// ErrIdle, ErrMessageTimeout, ErrSlow and ErrHandshake are the causes of connections that were
 	// closed because of IdleTimeout, ReadTimeout, WriteTimeout, or MaxQueued with SlowClose, and
-	// HandshakeTimeout. errors.Is finds all of them to be os.ErrDeadlineExceeded.
+	// HandshakeTimeout. errors.Is finds all of these, and ErrWaitTimeout, to be
+	// os.ErrDeadlineExceeded.
 	ErrIdle           error = serving.TimeoutError("park: idle for too long")
 	ErrMessageTimeout error = serving.TimeoutError("park: the message takes too long to arrive")
 	ErrSlow           error = serving.TimeoutError("park: the peer does not read")
 	ErrHandshake      error = serving.TimeoutError("park: the TLS handshake takes too long")
+	// ErrWaitTimeout is the cause of a request that has waited for SuspendOptions.Timeout.
+	ErrWaitTimeout error = serving.TimeoutError("park: the request has waited for too long")
 )
 
 // A PanicError is the cause of a connection of a Server whose handler has panicked. It has the

@@ -59,6 +59,13 @@ type HTTPServer struct {
 	// connections are not parked between requests. 0 means half a second; with a negative value there is none, and
 	// connections are parked immediately.
 	Linger time.Duration
+	// MaxSuspended and MaxSuspendedBytes bound the number of requests that wait (see Suspend), and
+	// the bytes of their heads and bodies. Beyond that Suspend fails with ErrMaxSuspended. 0 means no
+	// limit. EndSuspended makes Shutdown close the connections of waiting requests, as Close does;
+	// otherwise Shutdown lets each of them answer.
+	MaxSuspended      int
+	MaxSuspendedBytes int64
+	EndSuspended      bool
 	// Backend, Unwrap and Name are as in Config. Messages are logged to Server.ErrorLog.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
@@ -82,6 +89,7 @@ type HTTPServer struct {
 	rejected atomic.Uint64
 	panics   atomic.Uint64
 	times    metrics.Recorder
+	waits    waits
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -124,6 +132,7 @@ func (s *HTTPServer) Stats() Stats {
 	}
 	s.mu.Unlock()
 	s.times.AddTo(&st.CallTime)
+	s.waits.addTo(&st)
 	return st
 }
 
@@ -205,6 +214,7 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	}
 	served := s.served() // before Serve removes them
 	s.endHTTP2()
+	s.endWaits(ctx, served)
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
 		if e := l.wait(ctx); err == nil {
@@ -317,6 +327,8 @@ func (s *HTTPServer) install() {
 			return context.Background()
 		}
 		srv.Handler = methodRecorder{srv.Handler, s}
+		s.waits.open()
+		srv.RegisterOnShutdown(func() { s.waits.close() })
 		if p := srv.Protocols; s.HTTP2 != nil && p != nil && p.UnencryptedHTTP2() {
 			s.prior = true
 			others := *p // net/http does not look for the preface as well
@@ -402,22 +414,40 @@ func (s *HTTPServer) context(ctx context.Context, conn net.Conn) context.Context
 
 type sessionKey struct{}
 
-// A methodRecorder counts requests, and records whether the latest request of a session was a POST. After the body of a POST, net/http
-// ignores line breaks that old clients send.
+// A methodRecorder is the outermost handler. It counts requests, parks the connections of those that
+// wait (see Suspend), and records whether the latest request of a session was a POST: after the body
+// of a POST, net/http ignores line breaks that old clients send.
 type methodRecorder struct {
 	http.Handler
 	server *HTTPServer
 }
 
 func (h methodRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.server.requests.Add(1)
 	if h.server.TimeCalls {
 		began := time.Now()
 		defer func() { h.server.times.Record(time.Since(began)) }()
 	}
-	if s, ok := r.Context().Value(sessionKey{}).(*session); ok {
-		s.post, s.called = r.Method == http.MethodPost, true
+	s, ok := r.Context().Value(sessionKey{}).(*session)
+	if !ok {
+		h.server.requests.Add(1)
+		h.serve(w, r)
+		return
 	}
+	s.post, s.called = r.Method == http.MethodPost, true
+	s.served = served{w, r.Method, r.ProtoMajor, r.ProtoMinor, r.Header, r.Body}
+	returned := false
+	defer func() { s.handled(returned) }()
+	if q := s.answers; q != nil {
+		s.answers = nil
+		q.answer(w, r)
+	} else {
+		h.server.requests.Add(1)
+		h.serve(w, r)
+	}
+	returned = true
+}
+
+func (h methodRecorder) serve(w http.ResponseWriter, r *http.Request) {
 	if h.Handler == nil {
 		http.DefaultServeMux.ServeHTTP(w, r)
 		return

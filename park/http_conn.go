@@ -164,9 +164,20 @@ func (hc *httpConn) resume(buf *peekBuffer, n int) bool {
 }
 
 func isTimeout(err error) bool {
+	if err == nil {
+		return false // before t, which is allocated
+	}
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// evictAll closes every parked connection.
-func (l *Lot) evictAll() { l.conns.all(func(pc *parkedConn) { l.dispatch(pc, evicted) }) }
+// evictAll closes every parked connection, except for those of requests that wait.
+func (l *Lot) evictAll() {
+	l.conns.all(func(pc *parkedConn) {
+		pc.mu.Lock()
+		defer pc.mu.Unlock()
+		if _, ok := pc.conn.(*suspendedConn); !ok {
+			l.dispatchLocked(pc, evicted)
+		}
+	})
+}

@@ -153,6 +153,9 @@ func (l *listener) discard(a arrival) {
 	if a.hc != nil {
 		l.server.unwrapped.Delete(a.conn)
 		a.hc.finish()
+		if in, ok := a.conn.(inSession); ok && in.self().answers != nil {
+			l.goroutines.Go(in.self().answers.abandon)
+		}
 	}
 }
 

@@ -39,6 +39,12 @@ type session struct {
 	n, taken int
 	resumed  bool // the session began with bytes in peek, and its first request has not begun
 	more     bool // bytes besides those in peek were read
+
+	served    served     // the request whose handler runs
+	suspended *Suspended // that request, if its handler has called Suspend
+	answers   *Suspended // the session began for this request, and its then was not called
+	next      string     // what Read returns after peek
+	brief     bool       // the connection is parked without lingering
 }
 
 // The phase follows net/http between two requests. net/http reports StateIdle, sets the deadline of the idle timeout,
@@ -147,6 +153,11 @@ func (s *session) Read(p []byte) (int, error) {
 		s.taken += n
 		return n, nil
 	}
+	if s.next != "" {
+		n := copy(p, s.next)
+		s.next = s.next[n:]
+		return n, nil
+	}
 	if s.phase == waiting {
 		return s.await(p)
 	}
@@ -163,7 +174,7 @@ func (s *session) await(p []byte) (int, error) {
 		hc.conn.SetReadDeadline(s.until)
 		return hc.conn.Read(p)
 	}
-	if hc.in.linger == nil {
+	if hc.in.linger == nil || s.brief {
 		n, err := unwrap.ReadAhead(hc.conn, p)
 		switch {
 		case n == 0 && err == nil:
@@ -217,7 +228,7 @@ func (s *session) stateChanged(state http.ConnState) {
 		if s.taken == s.n {
 			s.releasePeek()
 		}
-		if !begun {
+		if !begun || s.answers != nil { // it is active since its request came
 			return
 		}
 	case http.StateIdle:
@@ -225,6 +236,9 @@ func (s *session) stateChanged(state http.ConnState) {
 	case http.StateHijacked:
 		s.stopLingering()
 		s.start, s.hijacked = nil, true
+		if s.suspended != nil {
+			return // it is active until the answer
+		}
 		if hc.onReady != nil {
 			hc.in.lot.Unpark(hc.conn) // the program may use another lot or port
 		}
@@ -237,6 +251,10 @@ func (s *session) stateChanged(state http.ConnState) {
 				hc.finish()
 			}
 			return
+		}
+		if q := s.answers; q != nil { // net/http is shut down, and has served no request
+			s.answers = nil
+			defer q.abandon()
 		}
 	}
 	hc.in.server.announce(hc.conn, state)
@@ -268,5 +286,5 @@ func (s *session) detach() (conn net.Conn, unread []byte) {
 		unread = append(unread, s.peek[s.taken:s.n]...)
 	}
 	s.releasePeek()
-	return s.hc.conn, unread
+	return s.hc.conn, append(unread, s.next...)
 }

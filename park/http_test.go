@@ -91,20 +91,7 @@ func TestHTTPLinger(t *testing.T) {
 
 // A connection that cannot be registered is served without parking. Here another port has registered it.
 func TestHTTPParkingFails(t *testing.T) {
-	port, err := socknotify.New[int]()
-	must(t, err)
-	defer port.Close()
-	s := newTestServer(t, func(s *HTTPServer) {
-		s.Server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-			regs := []socknotify.Registration[int]{{Conn: conn.(*net.TCPConn), Op: socknotify.OpEnable,
-				Trigger: socknotify.TriggerEdge}}
-			port.Process(regs, nil, 0)
-			if regs[0].Result != nil {
-				t.Error(regs[0].Result)
-			}
-			return ctx
-		}
-	}, nil)
+	s := newTestServer(t, func(s *HTTPServer) { registerElsewhere(t, s.Server) }, nil)
 	conn, in := s.request()
 	for range 5 {
 		waits := func() bool {
@@ -127,6 +114,22 @@ func TestHTTPParkingFails(t *testing.T) {
 	must(t, s.Shutdown(t.Context()))
 	if n := s.closedCount(1); n != 1 {
 		t.Fatal("the connection is not closed when Shutdown has returned")
+	}
+}
+
+// registerElsewhere makes another port register the connections of a server.
+func registerElsewhere(t testing.TB, s *http.Server) {
+	port, err := socknotify.New[int]()
+	must(t, err)
+	t.Cleanup(func() { port.Close() })
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		regs := []socknotify.Registration[int]{{Conn: conn.(*net.TCPConn), Op: socknotify.OpEnable,
+			Trigger: socknotify.TriggerEdge}}
+		port.Process(regs, nil, 0)
+		if regs[0].Result != nil {
+			t.Error(regs[0].Result)
+		}
+		return ctx
 	}
 }
 

@@ -47,16 +47,58 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
+// A waiting request with a head of 700 bytes needs at most 2,100 live bytes, and 2,600 with TLS.
+func TestSuspendMemory(t *testing.T) {
+	long.Only(t, "it makes 5,000 connections, twice")
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	idling.Enough(t)
+	if len(waitingRequest) != 700 {
+		t.Fatalf("the head has %d bytes", len(waitingRequest))
+	}
+	for _, c := range []struct {
+		kind   string
+		secure bool
+		limit  float64
+	}{{"waiting in park HTTP", false, 2100}, {"waiting in park HTTP TLS", true, 2600}} {
+		n := measureIdle(t, c.kind, c.secure).Live()
+		t.Logf("%s: %.0f live bytes", c.kind, n)
+		if n > c.limit {
+			t.Errorf("%s: %.0f bytes, want at most %.0f", c.kind, n, c.limit)
+		}
+	}
+}
+
+// waitingRequest has a head as that of a browser.
+var waitingRequest = request("GET", "/poll?topic=orders&last=1789",
+	"Connection: keep-alive",
+	`sec-ch-ua: "Chromium";v="140", "Not=A?Brand";v="24", "Google Chrome";v="140"`,
+	"sec-ch-ua-mobile: ?0",
+	`sec-ch-ua-platform: "Linux"`,
+	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+	"Accept: */*",
+	"Sec-Fetch-Site: same-origin",
+	"Sec-Fetch-Mode: cors",
+	"Sec-Fetch-Dest: empty",
+	"Referer: https://www.example.com/app/orders/overview",
+	"Accept-Encoding: gzip, deflate, br, zstd",
+	"Accept-Language: en-GB,en;q=0.9,de;q=0.8",
+	"Cookie: session="+strings.Repeat("0123456789abcdef", 8)+"0123456")
+
 func measureIdle(t testing.TB, kind string, secure bool) idling.Usage {
 	t.Helper()
 	return idling.Measure(t, kind, kind, strconv.FormatBool(secure))
 }
 
-var idleKinds = []struct {
+// An idleKind is a server whose idle connections are measured.
+type idleKind struct {
 	name   string
 	secure bool
 	serve  func(net.Listener, tls.Certificate) (settled func() int)
-}{
+}
+
+var idleKinds = []idleKind{
 	{"goroutine", false, serveBlocking(func(c net.Conn) (io.Reader, io.Writer, net.Conn) { return c, c, c })},
 	{"goroutine with bufio", false, serveBlocking(func(c net.Conn) (io.Reader, io.Writer, net.Conn) {
 		return bufio.NewReader(c), bufio.NewWriter(c), c
@@ -72,6 +114,10 @@ var idleKinds = []struct {
 	{"park HTTP at once", false, serveHTTPServer(false, -1)},
 	{"net/http TLS", true, serveStock(true)},
 	{"park HTTP TLS", true, serveHTTPServer(true, 0)},
+	{"waiting in net/http", false, serveWaiting(false, false)},
+	{"waiting in park HTTP", false, serveWaiting(false, true)},
+	{"waiting in net/http TLS", true, serveWaiting(true, false)},
+	{"waiting in park HTTP TLS", true, serveWaiting(true, true)},
 }
 
 // serveBlocking uses a goroutine and a buffer for each connection.
@@ -224,12 +270,68 @@ func serveHTTPServer(secure bool, linger time.Duration) func(net.Listener, tls.C
 	}
 }
 
+// serveWaiting lets requests for /poll wait: on an HTTPServer, or in a goroutine each, for a channel,
+// on an http.Server. /resume answers them, and /waiting says how many wait.
+func serveWaiting(secure, ours bool) func(net.Listener, tls.Certificate) func() int {
+	return func(ln net.Listener, cert tls.Certificate) func() int {
+		var mu sync.Mutex
+		var all []func()
+		wait := func(resume func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, resume)
+		}
+		srv := idleServer(secure, cert, nil)
+		s := &HTTPServer{Server: srv}
+		serve, serveTLS := srv.Serve, srv.ServeTLS
+		settled := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(all)
+		}
+		if ours {
+			serve, serveTLS = s.Serve, s.ServeTLS
+			settled = func() int { n := s.Stats(); return min(n.Suspended, n.Parked) }
+		}
+		then := func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "x") }
+		srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/waiting":
+				io.WriteString(w, strconv.Itoa(settled()))
+			case r.URL.Path == "/resume":
+				mu.Lock()
+				defer mu.Unlock()
+				for _, resume := range all {
+					resume()
+				}
+				all = nil
+			case !ours:
+				c := make(chan struct{})
+				wait(func() { close(c) })
+				<-c
+				then(w, r)
+			default:
+				if err := Suspend(w, r, func(q *Suspended) { wait(func() { q.Resume() }) }, then); err != nil {
+					log.Fatal(err)
+				}
+			}
+		})
+		if secure {
+			go serveTLS(ln, "", "")
+		} else {
+			go serve(ln)
+		}
+		return settled
+	}
+}
+
 // runRole is the main function of a child process that has a role. It reports whether this process has one.
 func runRole() bool {
 	return idling.Roles{
 		"server":  func(args []string) { runServer(args[0]) },
 		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
 		"load":    func(args []string) { runLoad(args[0], args[1]) },
+		"pollers": func(args []string) { runPollers(args[0], args[1] == "true") },
 	}.Play()
 }
 
@@ -247,20 +349,27 @@ func runServer(name string) {
 
 // runClients makes the connections and sends a request on each.
 func runClients(address, name string, secure bool) {
+	if strings.Contains(name, "proxy") {
+		runProxyClients(address, secure)
+		return
+	}
 	text, answer := "x", 1
-	if strings.Contains(name, "HTTP") || strings.Contains(name, "http") {
+	waits := strings.HasPrefix(name, "waiting")
+	if waits {
+		text = waitingRequest
+	} else if strings.Contains(name, "HTTP") || strings.Contains(name, "http") {
 		text, answer = hello, 0
 	}
 	idling.Connect(func() (net.Conn, error) {
-		conn, err := net.Dial("tcp", address)
+		conn, err := dialIdle(address, secure)
 		if err != nil {
 			return nil, err
 		}
-		if secure {
-			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-		}
 		if _, err := io.WriteString(conn, text); err != nil {
 			return nil, err
+		}
+		if waits {
+			return conn, nil
 		}
 		if answer > 0 {
 			_, err = io.ReadFull(conn, make([]byte, answer))
@@ -272,4 +381,13 @@ func runClients(address, name string, secure bool) {
 		}
 		return conn, err
 	})
+}
+
+// dialIdle connects to a server. A TLS handshake comes with the first write.
+func dialIdle(address string, secure bool) (net.Conn, error) {
+	conn, err := net.Dial("tcp", address)
+	if err == nil && secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	return conn, err
 }

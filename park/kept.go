@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/unwrap"
@@ -49,6 +50,7 @@ type worker struct {
 	lot     *Lot
 	index   int                        // in workers.list
 	current atomic.Pointer[parkedConn] // the connection whose function it runs, or nil
+	one     [1]socknotify.Notification[*parkedConn]
 }
 
 // An instant is a time since the lot's start in units of 65,536 ns. It has two bytes, to keep a parkedConn small, and

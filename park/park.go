@@ -2,6 +2,7 @@ package park
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +26,7 @@ type Options struct {
 	Writable bool
 
 	fresh bool // nothing was read from the connection since it was accepted
+	deaf  bool // with Writable: the function does not run for something to read
 }
 
 // Park parks an idle connection. f runs once, on a goroutine of the lot, when a Read of the connection would not
@@ -77,8 +79,8 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 		idle = l.config.IdleTimeout
 	}
 	immediate := o.Reader != nil && o.Reader.Buffered() > 0
-	checked := false
-	if c, ok := conn.(*Conn); ok {
+	checked := o.deaf
+	if c, ok := conn.(*Conn); ok && !o.deaf {
 		var done bool
 		if o.Writable {
 			immediate = immediate || c.hasBytesAhead()
@@ -99,7 +101,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			l.leave()
 		}
 	}()
-	p := parkRequest{base: s.Conn, raw: s.Raw, f: f, idle: idle, writable: o.Writable}
+	p := parkRequest{base: s.Conn, raw: s.Raw, f: f, idle: idle, await: o.await()}
 	if !s.Plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
@@ -121,8 +123,10 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			}
 		}
 	}
-	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("park: %w", err)
+	if !o.deaf { // otherwise another goroutine may be reading
+		if err := conn.SetReadDeadline(time.Time{}); err != nil {
+			return fmt.Errorf("park: %w", err)
+		}
 	}
 	p.conn, p.posted = conn, p.posted || immediate
 	registering = true
@@ -153,9 +157,20 @@ type parkRequest struct {
 	conn      net.Conn
 	f         func(net.Conn)
 	idle      time.Duration // no timeout if 0 or less
-	writable  bool          // f runs also when a Write would not block
+	await     awaited       // what makes f run; 0 is awaitRead
 	unsettled bool          // a worker settles the connection before f runs (see settle.go)
 	posted    bool          // a worker is needed now: f runs, or the connection is settled
+}
+
+// await returns what the connection waits for.
+func (o *Options) await() awaited {
+	switch {
+	case o.deaf:
+		return awaitWrite
+	case o.Writable:
+		return awaitRead | awaitWrite
+	}
+	return awaitRead
 }
 
 // A registrar registers a descriptor with the lot's port. It does so inside Control, so that the descriptor cannot be
@@ -217,15 +232,11 @@ func (descriptorZero) Control(f func(fd uintptr)) error        { f(0); return ni
 func (descriptorZero) Read(func(fd uintptr) bool) error        { return errors.ErrUnsupported }
 func (descriptorZero) Write(func(fd uintptr) bool) error       { return errors.ErrUnsupported }
 
-// enable registers the descriptor for one notification when it becomes readable, or writable if pc waits for that too. The
-// caller holds pc.mu.
+// enable registers the descriptor for one notification of what pc waits for. The caller holds pc.mu.
 func (a *registrar) enable(pc *parkedConn, number uintptr) error {
 	r := registration(number, socknotify.OpEnable)
 	r.Key = pc
-	r.Filter = socknotify.EventIn | socknotify.EventHangup
-	if pc.writable {
-		r.Filter |= socknotify.EventOut
-	}
+	r.Filter = pc.await.filter()
 	r.Trigger = socknotify.TriggerLevel | socknotify.TriggerOneShot
 	a.regs[0] = r
 	_, err := a.lot.port.Process(a.regs[:], nil, 0)
@@ -311,7 +322,7 @@ func (a *registrar) begin(pc *parkedConn, number uintptr) (was state, err error)
 		return pc.state, ErrParked
 	}
 	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, p.conn, p.f, l.instant()
-	pc.writable, pc.unsettled = p.writable, p.unsettled
+	pc.await, pc.unsettled = cmp.Or(p.await, awaitRead), p.unsettled
 	l.stats.parked.Add(1)
 	atOnce := p.posted && !p.unsettled
 	if p.idle > 0 && !atOnce {

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -19,7 +20,7 @@ type parkedConn struct {
 	mu        sync.Mutex
 	state     state
 	why       cause
-	writable  bool // the function runs also when a Write would not block
+	await     awaited
 	unsettled bool // a worker must settle the connection before its function runs (see settle.go)
 	keeping   keeping
 	// pace counts the consecutive calls of the function that began soon after Park. While it is negative,
@@ -48,6 +49,32 @@ const (
 	kept                  // the worker that runs the function makes the call (see kept.go)
 	removed               // like unparked, and no longer in the table; final
 )
+
+// An awaited says what makes the function of a parked connection run.
+type awaited uint8
+
+const (
+	awaitRead    awaited = 1 << iota // a Read would not block
+	awaitWrite                       // a Write would not block
+	awaitEnd                         // the peer has ended its stream; bytes stay in the socket
+	awaitReset                       // the connection has failed
+	awaitNothing awaited = 0         // the connection is not parked
+)
+
+// filter returns the events to register for; EventErr needs none. For awaitWrite alone EventHangup is
+// not among them: the end of the peer's stream would be notified each time.
+func (a awaited) filter() (f socknotify.Events) {
+	if a&awaitRead != 0 {
+		f = socknotify.EventIn | socknotify.EventHangup
+	}
+	if a&awaitWrite != 0 {
+		f |= socknotify.EventOut
+	}
+	if a&awaitEnd != 0 {
+		f |= socknotify.EventHangup
+	}
+	return f
+}
 
 // The cause says what to do before the call. A later one outweighs an earlier one.
 type cause uint8
@@ -100,11 +127,15 @@ type call struct {
 // take ends the parking and returns its call if pc is in state from. If the connection must be settled first, take makes
 // that pc's state and returns a call without a function. If pc is not in state from, another goroutine has won the call,
 // and take returns the zero call.
-func (l *Lot) take(pc *parkedConn, from state, w *worker) call {
+func (l *Lot) take(pc *parkedConn, from state, events socknotify.Events, w *worker) call {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.state != from {
 		return call{}
+	}
+	if from == parked && pc.await&(awaitEnd|awaitReset) != 0 &&
+		events&(pc.await.filter()|socknotify.EventErr) == 0 {
+		return call{} // the notification of an earlier parking, which has ended otherwise
 	}
 	if pc.unsettled && pc.why <= woken {
 		return call{conn: l.beginSettling(pc)}
@@ -127,18 +158,19 @@ func (l *Lot) endParking(pc *parkedConn) {
 		l.wheel.Stop(pc)
 	}
 	pc.state, pc.why, pc.conn, pc.fn, pc.due = unparked, readable, nil, nil, 0
-	pc.writable, pc.unsettled, pc.keeping = false, false, keepEmpty
+	pc.await, pc.unsettled, pc.keeping = awaitRead, false, keepEmpty
 	l.stats.parked.Add(-1)
 }
 
 // run makes the pending call of pc, unless another goroutine has won it, and then the calls that are kept for w.
-func (l *Lot) run(w *worker, pc *parkedConn, from state) {
-	c := l.take(pc, from, w)
+func (l *Lot) run(w *worker, r ready) {
+	pc := r.pc
+	c := l.take(pc, r.from, r.events, w)
 	if c.fn == nil && c.conn != nil {
 		if l.settle(pc, c.conn.(*Conn)) {
 			return // it is parked again
 		}
-		c = l.take(pc, settling, w)
+		c = l.take(pc, settling, 0, w)
 	}
 	if c.fn == nil {
 		return

@@ -4,21 +4,29 @@ import (
 	"context"
 	"runtime/pprof"
 	"sync/atomic"
+	"time"
 
 	"github.com/socknotify/socknotify/metrics"
 )
 
-// Stats holds counters of a [Lot], a [Server], [Streams] or an [HTTPServer]. Those that one of them
-// does not have are 0. The counters of an HTTPServer are summed over all calls of Serve.
+// Stats holds counters of a [Lot], a [Server], [Streams], [Tunnels] or an [HTTPServer]. Those that
+// one of them does not have are 0. The counters of an HTTPServer are summed over all calls of Serve.
 type Stats struct {
-	Conns   int // open connections, of a Server or Streams
+	Conns   int // open connections, of a Server or Streams; open Tunnels
 	Parked  int // connections that are parked, or ready and waiting for a worker
 	Waiting int // the part of Parked that is ready, and waits because MaxRunning functions are running
 	Running int // functions that are running
 	Workers int // goroutines that run functions or wait for work
 	// QueuedBytes has what Streams have queued for their peers; a block that several streams share
-	// counts for each.
+	// counts for each. Of Tunnels it has what one side has received and the other has not taken.
 	QueuedBytes int64
+
+	// BytesForth and BytesBack count what Tunnels have moved, from the first connection of each to
+	// the second and back.
+	BytesForth, BytesBack uint64
+	// Copied counts upgraded connections that the handler of Tunnels.ReverseProxy has left to the
+	// proxy's own copying.
+	Copied uint64
 
 	// Accepted counts the connections that a Server has accepted within MaxConns, Refused those
 	// beyond MaxConns or MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose
@@ -27,7 +35,7 @@ type Stats struct {
 	// Dropped counts calls of Write that have failed with ErrQueueFull.
 	Dropped uint64
 	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a
-	// Server that failed, but for those that took longer than HandshakeTimeout; and requests of
+	// Server or of Tunnels that failed, but for those that took longer than HandshakeTimeout; and requests of
 	// HTTP/1 that net/http has answered with an error, because they are malformed or have more
 	// header bytes than Server.MaxHeaderBytes allows.
 	Rejected uint64
@@ -47,6 +55,21 @@ type Stats struct {
 	// that it keeps because of the field CryptoTLS or of a protocol in TLSNextProto.
 	CryptoTLS uint64
 	TimedOut  metrics.TimedOut // connections that a Server has closed because of a timeout
+
+	// Suspended is the number of requests that wait, and SuspendedBytes that of the bytes of their
+	// heads and bodies. Blocked is the part of Suspended that keeps a goroutine; see Suspend.
+	Suspended      int
+	Blocked        int
+	SuspendedBytes int64
+	LongestWait    time.Duration
+	// LongestWait is the time, to a second, that the oldest of them has waited. WaitTime holds how
+	// long those have waited that no longer wait. Resumed counts those that Resume has ended,
+	// WaitTimeouts and ClientsGone those that their timeout and their client has ended, and
+	// WaitsClosed those that have ended by Shutdown, Close or a panic of their handler.
+	WaitTime                                        metrics.Histogram
+	Resumed, WaitTimeouts, ClientsGone, WaitsClosed uint64
+	// RefusedSuspends counts calls of Suspend that have failed with ErrMaxSuspended.
+	RefusedSuspends uint64
 
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered

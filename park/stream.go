@@ -462,7 +462,7 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 		s.mu.Unlock()
 		return true, nil
 	}
-	writable := s.queue != nil && !s.writing && !silent
+	o := Options{IdleTimeout: next, Writable: s.queue != nil && !s.writing && !silent, fresh: s.fresh}
 	s.reader = streamParked
 	s.mu.Unlock()
 	response := s.response()
@@ -470,9 +470,8 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 		again, err = lot.parkResponse(response, next)
 	} else if s.plain {
 		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: (*streamConn)(s), f: runStream, idle: next, writable: writable})
+			conn: (*streamConn)(s), f: runStream, idle: next, await: o.await()})
 	} else {
-		o := Options{IdleTimeout: next, Writable: writable, fresh: s.fresh}
 		err = lot.ParkWith(s.conn, o, func(net.Conn) { s.run() })
 	}
 	s.mu.Lock()

@@ -107,6 +107,24 @@ func (l *Lot) Wake(conn net.Conn) bool {
 	return l.dispatchLocked(pc, woken)
 }
 
+// await changes what a parked connection waits for. If its function is about to run, await does
+// nothing.
+func (l *Lot) await(conn net.Conn, a awaited) {
+	pc := l.findConn(conn)
+	if pc == nil {
+		return
+	}
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	switch pc.state {
+	case parked:
+		pc.await = a
+		l.parkAgain(pc)
+	case settling, kept:
+		pc.await = a // for parkAgain
+	}
+}
+
 // CloseConn closes a connection. If the connection is parked, its function runs immediately, and Read fails there
 // with net.ErrClosed. If a program calls the Close method of a parked connection instead, the lot needs up to ten
 // seconds to find that out.
@@ -128,6 +146,15 @@ func (l *Lot) CloseConn(conn net.Conn) error {
 // visiting the whole table.
 func (l *Lot) reset(conn net.Conn) error {
 	pc := l.findConn(conn)
+	err := l.cut(conn)
+	if pc != nil {
+		l.dispatch(pc, readable)
+	}
+	return err
+}
+
+// cut is reset for a connection that is not parked.
+func (l *Lot) cut(conn net.Conn) error {
 	unwrap.Any(conn, l.config.Unwrap, func(c net.Conn) bool {
 		t, ok := c.(*net.TCPConn)
 		if ok {
@@ -138,11 +165,7 @@ func (l *Lot) reset(conn net.Conn) error {
 		}
 		return ok
 	})
-	err := conn.Close()
-	if pc != nil {
-		l.dispatch(pc, readable)
-	}
-	return err
+	return conn.Close()
 }
 
 // findConn returns the record of a connection, or nil.

@@ -12,9 +12,10 @@ import (
 
 func TestWords(t *testing.T) {
 	words.Check(t, reflect.TypeFor[Config](), reflect.TypeFor[Server](), reflect.TypeFor[HTTPServer](),
-		reflect.TypeFor[ListenerConfig](), reflect.TypeFor[Streams](), reflect.TypeFor[Stats]())
+		reflect.TypeFor[ListenerConfig](), reflect.TypeFor[Streams](), reflect.TypeFor[Tunnels](),
+		reflect.TypeFor[ConnectProxy](), reflect.TypeFor[Stats]())
 	words.Keys(t, ".")
-	words.Errors(t, ErrServerClosed, ErrIdle, ErrMessageTimeout, ErrSlow, ErrHandshake)
+	words.Errors(t, ErrServerClosed, ErrIdle, ErrMessageTimeout, ErrSlow, ErrHandshake, ErrWaitTimeout)
 	words.Errors(t, ErrClosed)
 }
 

@@ -26,8 +26,9 @@ type workers struct {
 
 // A ready is a connection whose function is to run.
 type ready struct {
-	pc   *parkedConn
-	from state // of pc
+	pc     *parkedConn
+	from   state             // of pc
+	events socknotify.Events // if from is parked
 }
 
 // workerIdleTime is the time after which a worker without work exits, if others wait too. Tests set it.
@@ -81,7 +82,7 @@ func (l *Lot) work(w *worker, r ready) {
 	l.label()
 	for more := true; more; {
 		if r.pc == nil {
-			if r = l.dequeue(); r.pc == nil {
+			if r = l.dequeue(w); r.pc == nil {
 				return
 			}
 		}
@@ -91,8 +92,8 @@ func (l *Lot) work(w *worker, r ready) {
 
 // dequeue waits for a connection whose function may run, and counts the worker as running. It returns zero if the worker
 // must exit.
-func (l *Lot) dequeue() ready {
-	var one [1]socknotify.Notification[*parkedConn]
+func (l *Lot) dequeue(w *worker) ready {
+	one := &w.one
 	for {
 		n, err := l.port.Process(nil, one[:], workerIdleTime)
 		switch {
@@ -100,10 +101,11 @@ func (l *Lot) dequeue() ready {
 			if one[0].Events == socknotify.EventRemove {
 				continue
 			}
-			r := ready{one[0].Key, parked}
+			r := ready{one[0].Key, parked, one[0].Events}
 			if one[0].Kind() == socknotify.KindPosted {
 				r.from = queued
 			}
+			one[0] = socknotify.Notification[*parkedConn]{} // it would keep the record
 			if l.admit(&r) {
 				return r
 			}
@@ -170,7 +172,7 @@ func (l *Lot) serve(w *worker, r ready) (next ready, more bool) {
 			l.startWorker()
 		}
 	}()
-	l.run(w, r.pc, r.from)
+	l.run(w, r)
 	returned = true
 
 	c.mu.Lock()

@@ -2,6 +2,7 @@
 //
 //	socknotify serve echo       an echo server; also discard and chargen
 //	socknotify serve http       net/http with its idle connections parked, with or without TLS
+//	socknotify proxy            a reverse proxy for HTTP and TCP, with its idle connections parked
 //	socknotify load             a load generator for it, with a latency histogram
 //	socknotify top              a dashboard of a running port, through its debug page
 //	socknotify trace            what a running port notifies, as it happens
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), loadCommand(), topCommand(), traceCommand(), infoCommand())
+	root.AddCommand(serveCommand(), proxyCommand(), loadCommand(), topCommand(), traceCommand(), infoCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -20,10 +20,10 @@ function duration(s) {
 }
 
 // quantile estimates a quantile of the calls between two samples, as Prometheus does, or returns null without calls.
-function quantile(q, now, before) {
-  const a = now.call_time?.buckets;
+function quantile(q, now, before, name = "call_time") {
+  const a = now[name]?.buckets;
   if (!a) return null;
-  const b = before?.call_time?.buckets || [];
+  const b = before?.[name]?.buckets || [];
   const counts = a.map((n, i) => Math.max(n - (b[i] || 0), 0));
   const rank = q * counts.reduce((sum, n) => sum + n, 0);
   if (!rank) return null;
@@ -47,11 +47,24 @@ const parkCards = [
   ["waiting", "Waiting", "What is ready and waits for a worker: connections beyond MaxRunning, or notifications of a server.", (c) => [count(c.waiting || 0), ""]],
   ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all" + (c.rejected ? `, ${count(c.rejected)} rejected` : "")]],
   ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
+  ["suspended", "Waiting requests", "Requests that wait for an answer (park.Suspend), and how long the middle one has waited when it ended.", waitingRequests],
   ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
   ["timeouts", "Timeouts", "Parked connections that were idle for too long.", (c) => [count(c.idle || 0), ""]],
   ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), ""]],
   ["handshakes", "TLS handshakes", "Completed since the start.", (c) => [count(c.handshakes || 0), count(c.failed_handshakes || 0) + " failed"]],
   ["faults", "Panics", "Handlers that panicked. Each has cost its connection.", (c) => [count(c.panics || 0), ""]],
+];
+const tunnelCards = [
+  ["conns", "Tunnels", "Pairs of connections that are joined now.", (c) => [count(c.conns || 0), count(c.accepted || 0) + " in all"]],
+  parkCards.find(([name]) => name === "parked"),
+  parkCards.find(([name]) => name === "running"),
+  ["in", "There/s", "Bytes from the first connections to the second.", (c, r) => [bytes(r("bytes_in")), bytes(c.bytes_in || 0) + " in all"]],
+  ["out", "Back/s", "Bytes from the second connections to the first.", (c, r) => [bytes(r("bytes_out")), bytes(c.bytes_out || 0) + " in all"]],
+  ["queued", "Queued", "Bytes that wait because peers read slowly.", (c) => [bytes(c.queued_bytes || 0), ""]],
+  ["refused", "Refused", "Pairs beyond MaxConns.", (c) => [count(c.refused || 0), ""]],
+  ["timeouts", "Timeouts", "Tunnels in which nothing moved for too long, or that had no handshake.", (c) => [count(sum(c, ["idle", "slow", "late_handshakes"])), ""]],
+  ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), count(c.copied || 0) + " copied by a proxy"]],
+  ["faults", "Panics", "Methods of connections, and functions, that panicked.", (c) => [count(c.panics || 0), ""]],
 ];
 const serverCards = [
   ["conns", "Connections", "Peers that are connected now.", (c) => [count(c.conns || 0), listed(c, { handshaking: "in a handshake", hijacked: "hijacked" }) || count(c.accepted || 0) + " accepted"]],
@@ -73,6 +86,13 @@ function handlerTime(c, r, then) {
   return [duration(quantile(0.5, c, of)), duration(quantile(0.99, c, of)) + " slowest 1 %"];
 }
 
+function waitingRequests(c) {
+  const ended = listed(c, { blocked: "with a goroutine", resumed: "resumed", wait_timeouts: "timed out", clients_gone: "left", waits_closed: "closed", refused_suspends: "refused" });
+  const middle = quantile(0.5, c, undefined, "wait_time");
+  const notes = [c.longest_wait ? "oldest " + duration(c.longest_wait) : "", ended, middle === null ? "" : "the middle one " + duration(middle)];
+  return [count(c.suspended || 0), notes.filter((n) => n).join(", ")];
+}
+
 const serverCharts = [];
 function makeServerView(kind) {
   const box = $("server-charts"), list = $("server-cards");
@@ -80,15 +100,15 @@ function makeServerView(kind) {
   for (const c of serverCharts.splice(0)) c.u.destroy();
   box.replaceChildren();
   list.replaceChildren();
-  const own = kind === "server.Server";
+  const own = kind === "server.Server", moves = own || kind === "park.Tunnels";
   view.cards = {};
-  for (const [name, title, explain, value] of own ? serverCards : parkCards) {
+  for (const [name, title, explain, value] of own ? serverCards : moves ? tunnelCards : parkCards) {
     view.cards[name] = { ...card(list, "server-" + name, title, explain), of: value };
   }
-  const calls = kind === "park.Lot" ? "parks" : "calls";
+  const calls = kind === "park.Lot" || kind === "park.Tunnels" ? "parks" : "calls";
   serverCharts.push(
     new Chart(box, { title: own || calls === "calls" ? "Requests per second" : "Parks per second", explain: "How much work arrives.", series: [{ value: perSecond(calls) }], format: rate }),
-    own
+    moves
       ? new Chart(box, { title: "Bytes per second", explain: "What the server receives and sends.", series: [{ name: "in", value: perSecond("bytes_in") }, { name: "out", value: perSecond("bytes_out") }], format: bytes, steps: powers })
       : new Chart(box, { title: "Workers", explain: "Goroutines, and those of them that run a call.", series: [{ name: "workers", value: (s) => s.workers || 0 }, { name: "running", value: (s) => s.running || 0 }], format: count }),
     own

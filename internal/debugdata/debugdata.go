@@ -202,6 +202,19 @@ type ServerCounts struct {
 	AtOnce     uint64 `json:"at_once,omitempty"`
 	Unparkable uint64 `json:"unparkable,omitempty"`
 	Rejected   uint64 `json:"rejected,omitempty"`
+
+	// Waits of requests (park.Suspend).
+	Suspended       int     `json:"suspended,omitempty"`
+	Blocked         int     `json:"blocked,omitempty"` // the part of Suspended with a goroutine
+	SuspendedBytes  int64   `json:"suspended_bytes,omitempty"`
+	LongestWait     float64 `json:"longest_wait,omitempty"` // seconds
+	Resumed         uint64  `json:"resumed,omitempty"`
+	WaitTimeouts    uint64  `json:"wait_timeouts,omitempty"`
+	ClientsGone     uint64  `json:"clients_gone,omitempty"`
+	WaitsClosed     uint64  `json:"waits_closed,omitempty"`
+	RefusedSuspends uint64  `json:"refused_suspends,omitempty"`
+	WaitTime        *Times  `json:"wait_time,omitempty"` // of those that have ended
+	Copied          uint64  `json:"copied,omitempty"`    // by a proxy itself; tunnels move BytesIn there, and BytesOut back
 }
 
 // Times is a histogram of durations.

@@ -73,6 +73,12 @@ func ObserveHTTPServer(meter api.Meter, name string, s *park.HTTPServer) (api.Re
 	return observe(meter, metric.HTTPServer(), s.Stats, serverKey.String(name))
 }
 
+// ObserveTunnels is [Observe] for tunnels of package park, with their lot. The name is the value of the
+// attribute socknotify.server.
+func ObserveTunnels(meter api.Meter, name string, t *park.Tunnels) (api.Registration, error) {
+	return observe(meter, metric.Tunnels(), t.Stats, serverKey.String(name))
+}
+
 // observe registers a callback that observes the metrics of a set.
 func observe[S any](meter api.Meter, set metric.Set[S], read func() S, attributes ...attribute.KeyValue) (api.Registration, error) {
 	type observation struct {

@@ -91,6 +91,13 @@ func (c *Collector) AddHTTPServer(name string, s *park.HTTPServer) {
 	})
 }
 
+// AddTunnels adds tunnels of package park, with their lot. The name is the value of the label server.
+func (c *Collector) AddTunnels(name string, t *park.Tunnels) {
+	c.add(key{false, name}, func(ch chan<- client.Metric, name string) {
+		collect(ch, metric.Tunnels(), t.Stats(), serverLabels, name)
+	})
+}
+
 func (c *Collector) add(k key, s source) {
 	k.name = label(k.name)
 	c.mu.Lock()
@@ -120,6 +127,7 @@ func (c *Collector) Describe(ch chan<- *client.Desc) {
 	describe(ch, metric.Server(), serverLabels)
 	describe(ch, metric.ParkServer(), serverLabels) // which has the metrics of a lot
 	describe(ch, metric.HTTPServer(), serverLabels)
+	describe(ch, metric.Tunnels(), serverLabels)
 }
 
 // Collect implements client.Collector. It reads the counters of each port, server and lot once.

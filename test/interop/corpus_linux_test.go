@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 	"github.com/socknotify/socknotify/park"
 )
@@ -41,23 +42,13 @@ func TestCorpus(t *testing.T) {
 				var parks atomic.Int64
 				const n = 4
 				for lane := range n {
-					stock, ours := newCorpusServer(t, w, secure, false), newCorpusServer(t, w, secure, true)
+					stock := newCorpusServer(t, w, secure, false, httpcorpus.Handler())
+					ours := newCorpusServer(t, w, secure, true, httpcorpus.Handler())
 					lanes.Go(func() {
 						for k := lane; k < len(requests); k += n {
-							r := requests[k]
-							cuts := places(r, uint64(i<<20|j<<16|k))
-							want, _, err := stock.run(r, cuts)
-							if err != nil {
-								t.Errorf("%s: net/http: %v", r.Name, err)
+							parked, ok := compare(t, stock, ours, requests[k], uint64(i<<20|j<<16|k))
+							if !ok {
 								return
-							}
-							got, parked, err := ours.run(r, cuts)
-							if err != nil {
-								t.Errorf("%s, cut at %v: %v", r.Name, cuts, err)
-								return
-							}
-							if got != want {
-								t.Errorf("%s, cut at %v: %s", r.Name, cuts, httpcorpus.Diff(got, want))
 							}
 							parks.Add(parked)
 						}
@@ -71,6 +62,80 @@ func TestCorpus(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Each request of the corpus gets the same bytes if it waits before it is answered.
+func TestSuspendCorpus(t *testing.T) {
+	for i, w := range append(wrappers, wrapper{name: "no wrapper", wrap: unwrapped}) {
+		for j, secure := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TLS %v", w.name, secure), func(t *testing.T) {
+				t.Parallel()
+				requests := httpcorpus.Requests()
+				var lanes sync.WaitGroup
+				var waits atomic.Int64
+				const n = 4
+				for lane := range n {
+					stock := newCorpusServer(t, w, secure, false, httpcorpus.ReadingFirst(httpcorpus.Handler()))
+					var ours *corpusServer
+					ours = newCorpusServer(t, w, secure, true, suspending(httpcorpus.Handler(), func(r *http.Request) {
+						waits.Add(1)
+						if n := ours.park.Stats(); n.Suspended != 1 || n.Blocked > 0 && r.ProtoMajor == 1 {
+							t.Errorf("%s: %d wait, %d of them with a goroutine", r.Method, n.Suspended, n.Blocked)
+						}
+					}))
+					lanes.Go(func() {
+						for k := lane; k < len(requests); k += n {
+							if _, ok := compare(t, stock, ours, requests[k], uint64(i<<20|j<<16|k)); !ok {
+								return
+							}
+						}
+					})
+				}
+				lanes.Wait()
+				t.Logf("%d requests waited", waits.Load())
+				if waits.Load() < int64(len(requests)) {
+					t.Errorf("%d requests waited", waits.Load())
+				}
+			})
+		}
+	}
+}
+
+// suspending returns a handler whose requests wait, and are then answered by h.
+func suspending(h http.Handler, waits func(*http.Request)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		register := func(q *park.Suspended) {
+			waits(r)
+			go func() {
+				await.UpTo(time.Millisecond)
+				q.Resume()
+			}()
+		}
+		o := park.SuspendOptions{HalfClose: rand.IntN(2) == 0}
+		if err := park.SuspendWith(w, r, o, register, h.ServeHTTP); err != nil { // its body cannot be read
+			http.Error(w, errors.Unwrap(err).Error(), http.StatusBadRequest)
+		}
+	})
+}
+
+// compare sends a request to both servers, in pieces, and compares the answers. It returns how often
+// the connection to ours was parked.
+func compare(t *testing.T, stock, ours *corpusServer, r httpcorpus.Request, seed uint64) (parked int64, ok bool) {
+	cuts := places(r, seed)
+	want, _, err := stock.run(r, cuts)
+	if err != nil {
+		t.Errorf("%s: net/http: %v", r.Name, err)
+		return 0, false
+	}
+	got, parked, err := ours.run(r, cuts)
+	if err != nil {
+		t.Errorf("%s, cut at %v: %v", r.Name, cuts, err)
+		return 0, false
+	}
+	if got != want {
+		t.Errorf("%s, cut at %v: %s", r.Name, cuts, httpcorpus.Diff(got, want))
+	}
+	return parked, true
 }
 
 // places returns where the client pauses in the text of a request: at one place at which it has begun for the client and not
@@ -130,7 +195,8 @@ type corpusServer struct {
 	header   string // what a client sends first
 	secure   bool
 	accepted chan *net.TCPConn
-	lot      *park.Lot // nil for net/http
+	park     *park.HTTPServer // nil for net/http, as lot
+	lot      *park.Lot
 }
 
 // A handingListener hands each connection that it accepts to the client as well.
@@ -147,16 +213,17 @@ func (l handingListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-func newCorpusServer(t *testing.T, w wrapper, secure, ours bool) *corpusServer {
+func newCorpusServer(t *testing.T, w wrapper, secure, ours bool, h http.Handler) *corpusServer {
 	t.Helper()
 	ln := listen(t)
 	s := &corpusServer{address: ln.Addr(), header: w.header, secure: secure, accepted: make(chan *net.TCPConn, 1)}
-	srv := &http.Server{Handler: httpcorpus.Handler(), ConnContext: httpcorpus.ConnContext, ErrorLog: log.New(io.Discard, "", 0)}
+	srv := &http.Server{Handler: h, ConnContext: httpcorpus.ConnContext, ErrorLog: log.New(io.Discard, "", 0)}
 	serve, serveTLS, end := srv.Serve, srv.ServeTLS, srv.Close
 	if ours {
 		lots := make(chan *park.Lot, 1)
 		p := &park.HTTPServer{Server: srv, Linger: -1, OnLot: func(l *park.Lot) { lots <- l }}
 		serve, serveTLS, end = p.Serve, p.ServeTLS, p.Close
+		s.park = p
 		defer func() { s.lot = <-lots }()
 	}
 	wrapped := w.wrap(t, handingListener{ln, s.accepted})

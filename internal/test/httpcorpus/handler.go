@@ -1,6 +1,7 @@
 package httpcorpus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -111,4 +112,19 @@ func Handler() http.Handler {
 		hijack(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n")
 	})
 	return mux
+}
+
+// ReadingFirst returns a handler that reads the body, as park.Suspend does, before it calls h. If
+// that fails, it answers with the error.
+func ReadingFirst(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r2 := r.WithContext(r.Context())
+		r2.Body = io.NopCloser(bytes.NewReader(body))
+		h.ServeHTTP(w, r2)
+	})
 }

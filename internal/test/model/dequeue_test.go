@@ -197,9 +197,10 @@ func (w *world) refresh() {
 				// What arrived on its own may have been notified before it was seen here.
 				r.pending |= e &^ r.held &^ r.fresh & (r.filter | socknotify.EventErr)
 			}
-			r.fresh = 0
 			r.pending &= r.file.holds(m) // what has passed before anybody looked need not come
-			r.held = e
+			// A hang-up that was notified before the peer closed, as after a reset, does not begin again.
+			r.held = e | (r.held|r.fresh)&r.file.may(m)&socknotify.EventHangup
+			r.fresh = 0
 		}
 	}
 }

@@ -29,6 +29,16 @@ var regressions = []struct {
 		{Do: Enable, Key: keyOld, Filter: 5, Trigger: 5},
 		{Do: Settle},
 	}},
+	{"shut in both directions, then the peer closes", []Op{
+		{Do: ShutWrite},
+		{Do: ShutRead},
+		{Do: Enable, Sock: 3, Filter: 5, Trigger: 4, Drained: true, Batch: true, BySock: true},
+		{Do: PeerSend, Sock: 3, N: 1},
+		{Do: Enable, Filter: 5, Trigger: 10, Batch: true, BySock: true},
+		{Do: PeerSend, N: 6},
+		{Do: Wait, N: 3},
+		{Do: PeerClose},
+	}},
 	{"drained", []Op{
 		{Do: Enable, Filter: 1, Trigger: 5},
 		{Do: PeerSend},

@@ -4,6 +4,7 @@ package main
 type difference struct {
 	pkg, test string // test is a regular expression for the whole name
 	http2     bool   // only with -http2
+	tunnels   bool   // with -tunnels; others are without it
 	sometimes bool   // it may also pass
 	why       string
 }
@@ -14,6 +15,8 @@ const wrapper = "Hijack gives a wrapper of the connection, whose NetConn method 
 var differences = []difference{
 	{pkg: "net/http", test: "TestHijackAfterCloseNotifier/h1", why: wrapper},
 	{pkg: "net/http/httputil", test: "TestReverseProxyWebSocketHalfTCP/.*", why: wrapper},
+	{pkg: "net/http/httputil", test: "TestReverseProxyWebSocketCancellation", tunnels: true,
+		why: "a tunnel does not end with the context of its request, because the handler has returned"},
 	{pkg: "net/http", test: "TestServerShutdown/h2", http2: true,
 		why: "the test reads net/http's own table of connections, in which those of park/http2 are not"},
 	{pkg: "connectrpc.com/connect", test: "TestHandlerWithRequestGate/.*gates_streaming_procedures.*", sometimes: true,

@@ -1,10 +1,12 @@
 // Command nethttp runs the tests of net/http, of the Go that runs it, with every server served by
 // package park:
 //
-//	go run ./internal/test/nethttp [-http2] [-run regexp] [-count 1] [package ...]
+//	go run ./internal/test/nethttp [-http2] [-tunnels] [-run regexp] [-count 1] [package ...]
 //
 // The packages are those of the standard library (net/http by default, and net/http/httputil), or of
 // modules, such as connectrpc.com/connect@v1.21.1. With -http2, HTTP/2 is served by park/http2 too.
+// With -tunnels, the package is net/http/httputil, its servers are those of net/http, and each of its
+// tests' ReverseProxy makes tunnels.
 //
 // Nothing of Go is copied: go build -overlay gives net/http a file with a hook, and Serve, ServeTLS,
 // Shutdown, Close and SetKeepAlivesEnabled of http.Server ask it first. Servers in the bubbles of
@@ -32,12 +34,15 @@ import (
 
 func main() {
 	h2 := flag.Bool("http2", false, "serve HTTP/2 by park/http2")
+	flag.BoolVar(&tunnels, "tunnels", false, "let each ReverseProxy of net/http/httputil make tunnels")
 	filter := flag.String("run", "", "as go test -run")
 	count := flag.Int("count", 1, "as go test -count")
 	verbose := flag.Bool("v", false, "print what failing tests print, also those that are known to differ")
 	flag.Parse()
 	packages := flag.Args()
-	if len(packages) == 0 {
+	if tunnels {
+		packages = []string{proxyPackage}
+	} else if len(packages) == 0 {
 		packages = []string{"net/http", "net/http/httputil"}
 	}
 	failed := false
@@ -67,6 +72,48 @@ var replacements = []replacement{
 	{"func (s *Server) SetKeepAlivesEnabled(v bool) {\n",
 		"\tsocknotifyServer(s, nil) // Serve may not have been called yet\n\tif h, done := socknotifyCall(s); h != nil {\n\t\tdefer done()\n\t\th.SetKeepAlivesEnabled(v)\n\t\treturn\n\t}\n"},
 }
+
+// tunnels is set by its flag.
+var tunnels bool
+
+const proxyPackage = "net/http/httputil"
+
+// proxyReplacements are for httputil.ReverseProxy. park copies a proxy, and the field with it.
+var proxyReplacements = []replacement{
+	{"func (p *ReverseProxy) ServeHTTP(rw http.ResponseWriter, req *http.Request) {\n",
+		"\tif SocknotifyProxy != nil && !p.socknotify {\n\t\town := *p\n\t\town.socknotify = true\n" +
+			"\t\tSocknotifyProxy(&own).ServeHTTP(rw, req)\n\t\treturn\n\t}\n"},
+	{"type ReverseProxy struct {\n", "\tsocknotify bool\n"},
+}
+
+// proxyHook is added to package httputil, and proxyInstaller to its tests. Each tunnel adds a byte to a
+// file.
+const (
+	proxyHook = `package httputil
+
+import "net/http"
+
+var SocknotifyProxy func(*ReverseProxy) http.Handler
+`
+	proxyInstaller = `package %s
+
+import (
+	"net/http/httputil"
+	"os"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+func init() {
+	count, err := os.OpenFile(%q, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		panic(err)
+	}
+	tunnels := &park.Tunnels{OnClose: func(*park.Tunnel, error) { count.WriteString("x") }}
+	httputil.SocknotifyProxy = tunnels.ReverseProxy
+}
+`
+)
 
 // hook is added to package net/http.
 const hook = `package http
@@ -151,10 +198,13 @@ func init() {
 }
 `
 
-// served is the file that counts servers.
-const served = "served"
+// served is the file that counts servers, and joined that which counts tunnels.
+const (
+	served = "served"
+	joined = "joined"
+)
 
-func run(pkg string, h2 bool, filter string, count int, verbose bool) error {
+func run(pkg string, h2 bool, filter string, times int, verbose bool) error {
 	work, err := os.MkdirTemp("", "nethttp")
 	if err != nil {
 		return err
@@ -169,18 +219,22 @@ func run(pkg string, h2 bool, filter string, count int, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"test", "-json", "-vet=off", "-timeout=20m", "-overlay", overlay, "-count", strconv.Itoa(count)}
+	args := []string{"test", "-json", "-vet=off", "-timeout=20m", "-overlay", overlay, "-count", strconv.Itoa(times)}
 	if filter != "" {
 		args = append(args, "-run", filter)
 	}
 	cmd := exec.Command("go", append(args, path)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, testErr := cmd.Output()
-	servers, err := os.ReadFile(filepath.Join(work, served))
-	if err != nil {
-		return fmt.Errorf("no server was served by park: %w", err)
+	counted, what := served, "servers were served by park"
+	if tunnels {
+		counted, what = joined, "connections became tunnels"
 	}
-	fmt.Printf("%s, %s, http2 %t: %d servers were served by park\n", path, runtime.Version(), h2, len(servers))
+	count, err := os.ReadFile(filepath.Join(work, counted))
+	if err != nil {
+		return fmt.Errorf("no %s: %w", what, err)
+	}
+	fmt.Printf("%s, %s, http2 %t: %d %s\n", path, runtime.Version(), h2, len(count), what)
 	return judge(path, h2, filter != "", out, testErr, verbose)
 }
 
@@ -258,11 +312,8 @@ func overlayFor(work, dir, path string, h2 bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, r := range replacements {
-		if n := bytes.Count(src, []byte(r.after)); n != 1 {
-			return "", fmt.Errorf("%s has %d times: %s", server, n, r.after)
-		}
-		src = bytes.Replace(src, []byte(r.after), []byte(r.after+r.insert), 1)
+	if src, err = insert(server, src, replacements); err != nil {
+		return "", err
 	}
 	tested, err := list(`{{.Dir}} {{.Name}}{{if .XTestGoFiles}}_test{{end}}`, path)
 	if err != nil {
@@ -277,6 +328,21 @@ func overlayFor(work, dir, path string, h2 bool) (string, error) {
 		server:                               string(src),
 		filepath.Join(http, "socknotify.go"): hook,
 		filepath.Join(testDir, "zz_socknotify_test.go"): fmt.Sprintf(installer, name, imports, filepath.Join(work, served), field),
+	}
+	if tunnels {
+		delete(files, filepath.Join(testDir, "zz_socknotify_test.go"))
+		proxy := filepath.Join(testDir, "reverseproxy.go")
+		src, err := os.ReadFile(proxy)
+		if err == nil {
+			src, err = insert(proxy, src, proxyReplacements)
+		}
+		if err != nil {
+			return "", err
+		}
+		files[proxy] = string(src)
+		files[filepath.Join(testDir, "socknotify.go")] = proxyHook
+		files[filepath.Join(testDir, "zz_socknotify_proxy_test.go")] =
+			fmt.Sprintf(proxyInstaller, name, filepath.Join(work, joined))
 	}
 	replace := map[string]string{}
 	for to, text := range files {
@@ -294,6 +360,17 @@ func overlayFor(work, dir, path string, h2 bool) (string, error) {
 	return file, os.WriteFile(file, text, 0o666)
 }
 
+// insert makes replacements in a file.
+func insert(file string, src []byte, all []replacement) ([]byte, error) {
+	for _, r := range all {
+		if n := bytes.Count(src, []byte(r.after)); n != 1 {
+			return nil, fmt.Errorf("%s has %d times: %s", file, n, r.after)
+		}
+		src = bytes.Replace(src, []byte(r.after), []byte(r.after+r.insert), 1)
+	}
+	return src, nil
+}
+
 // judge compares what the tests said with what is known to differ.
 func judge(path string, h2, filtered bool, out []byte, testErr error, verbose bool) error {
 	text, result := map[string]string{}, map[string]string{}
@@ -309,7 +386,7 @@ func judge(path string, h2, filtered bool, out []byte, testErr error, verbose bo
 	})
 	known := func(test string) string {
 		for _, d := range differences {
-			if d.pkg == path && (!d.http2 || h2) && regexp.MustCompile("^(?:"+d.test+")$").MatchString(test) {
+			if d.pkg == path && d.tunnels == tunnels && (!d.http2 || h2) && regexp.MustCompile("^(?:"+d.test+")$").MatchString(test) {
 				return d.why
 			}
 		}
@@ -337,7 +414,7 @@ func judge(path string, h2, filtered bool, out []byte, testErr error, verbose bo
 		}
 	}
 	for _, d := range differences {
-		if d.pkg != path || d.http2 && !h2 || filtered || d.sometimes {
+		if d.pkg != path || d.tunnels != tunnels || d.http2 && !h2 || filtered || d.sometimes {
 			continue
 		}
 		if !slices.ContainsFunc(failed, regexp.MustCompile("^(?:"+d.test+")$").MatchString) {

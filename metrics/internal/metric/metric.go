@@ -2,6 +2,8 @@
 package metric
 
 import (
+	"slices"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
@@ -191,6 +193,35 @@ func ParkServer() Set[park.Stats] {
 	return s
 }
 
+// Tunnels returns the metrics of park.Tunnels. Those that a park.Server has too are the same.
+func Tunnels() Set[park.Stats] {
+	s := Set[lotStats]{}
+	shared := []string{"park.connections", "park.workers", "park.parks", "park.immediate_parks",
+		"park.timeouts", "park.unparkable_connections", "park.panics", "park.open_connections",
+		"park.accepted_connections", "park.failed_handshakes", "park.closing_timeouts"}
+	for _, m := range ParkServer().Metrics {
+		if slices.Contains(shared, m.Name) && m.LabelValue != "message" ||
+			m.Name == "park.refused_connections" && m.LabelValue == "connections" {
+			s.Metrics = append(s.Metrics, m)
+		}
+	}
+	moved := func(direction string, value func(*lotStats) uint64) {
+		s.Metrics = append(s.Metrics, Metric[lotStats]{Name: "park.tunnel.io", Unit: Bytes, Counter: true,
+			Help:  "Bytes that tunnels have moved, to their second connections and back.",
+			Label: "direction", LabelValue: direction, Value: unsigned(value)})
+	}
+	moved("forth", func(s *lotStats) uint64 { return s.BytesForth })
+	moved("back", func(s *lotStats) uint64 { return s.BytesBack })
+	s.Metrics = append(s.Metrics,
+		Metric[lotStats]{Name: "park.tunnel.queued", Unit: Bytes,
+			Help:  "Bytes that one side of a tunnel has received and the other has not taken.",
+			Value: func(s *lotStats) int64 { return s.QueuedBytes }},
+		Metric[lotStats]{Name: "park.copied_connections", Unit: "connection", Counter: true,
+			Help:  "Upgraded connections that were left to the proxy's own copying.",
+			Value: func(s *lotStats) int64 { return int64(s.Copied) }})
+	return s
+}
+
 // HTTPServer returns the metrics of a park.HTTPServer.
 func HTTPServer() Set[park.Stats] {
 	s := Lot()
@@ -201,7 +232,39 @@ func HTTPServer() Set[park.Stats] {
 			Help:    "Malformed requests, and those with too many header bytes, for which no handler was called.",
 			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Rejected) }},
 		cryptoTLS)
+	addWaits(&s)
 	return s
+}
+
+// addWaits adds the metrics of waiting requests.
+func addWaits(s *Set[lotStats]) {
+	add := func(name, unit, help string, counter bool, label, value string, of func(*lotStats) int64) {
+		s.Metrics = append(s.Metrics, Metric[lotStats]{name, unit, help, counter, of, label, value})
+	}
+	const (
+		waiting = "Requests that wait after park.Suspend, without a goroutine or with one."
+		ended   = "Requests that no longer wait, by what has ended their wait."
+	)
+	add("park.suspended_requests", "request", waiting, false, "goroutine", "no",
+		func(s *lotStats) int64 { return int64(s.Suspended - s.Blocked) })
+	add("park.suspended_requests", "request", waiting, false, "goroutine", "yes",
+		func(s *lotStats) int64 { return int64(s.Blocked) })
+	add("park.suspended", Bytes, "Bytes of the heads and bodies of requests that wait.", false, "", "",
+		func(s *lotStats) int64 { return s.SuspendedBytes })
+	add("park.longest_wait", Seconds, "Time that the oldest request has waited that still waits.",
+		false, "", "", func(s *lotStats) int64 { return int64(s.LongestWait) })
+	by := func(cause string, of func(*lotStats) uint64) {
+		add("park.ended_waits", "request", ended, true, "cause", cause, unsigned(of))
+	}
+	by("resume", func(s *lotStats) uint64 { return s.Resumed })
+	by("timeout", func(s *lotStats) uint64 { return s.WaitTimeouts })
+	by("client", func(s *lotStats) uint64 { return s.ClientsGone })
+	by("server", func(s *lotStats) uint64 { return s.WaitsClosed })
+	add("park.refused_suspends", "request", "Requests that were not let wait because of a limit.",
+		true, "", "", unsigned(func(s *lotStats) uint64 { return s.RefusedSuspends }))
+	s.Histograms = append(s.Histograms, Histogram[lotStats]{"park.wait.duration",
+		"Time that requests have waited after park.Suspend.",
+		func(s *lotStats) metrics.Histogram { return s.WaitTime }})
 }
 
 const keptTLS = "TLS connections that crypto/tls keeps after the handshake, which takes more memory."

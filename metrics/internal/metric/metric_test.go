@@ -12,11 +12,21 @@ import (
 func TestEveryCount(t *testing.T) {
 	t.Run("port", func(t *testing.T) { every(t, Port()) })
 	t.Run("server", func(t *testing.T) { every(t, Server()) })
-	ofStreams := []string{"QueuedBytes", "Dropped"}
+	ofStreams := []string{"QueuedBytes", "Dropped", "BytesForth", "BytesBack", "Copied"}
 	ofServer := append(ofStreams, "Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
-	t.Run("lot", func(t *testing.T) { every(t, Lot(), append(ofServer, "Calls", "CryptoTLS", "Rejected")...) })
-	t.Run("park.Server", func(t *testing.T) { every(t, ParkServer(), ofStreams...) })
+	ofHTTP := []string{"Suspended", "Blocked", "SuspendedBytes", "LongestWait", "WaitTime", "Resumed",
+		"WaitTimeouts", "ClientsGone", "WaitsClosed", "RefusedSuspends"}
+	t.Run("lot", func(t *testing.T) {
+		every(t, Lot(), slices.Concat(ofServer, ofHTTP, []string{"Calls", "CryptoTLS", "Rejected"})...)
+	})
+	t.Run("park.Server", func(t *testing.T) {
+		every(t, ParkServer(), append(ofStreams, ofHTTP...)...)
+	})
+	t.Run("park.Tunnels", func(t *testing.T) {
+		every(t, Tunnels(), append(ofHTTP, "RefusedPerAddr", "Dropped", "Calls", "CallTime",
+			"Handshakes", "CryptoTLS", "TimedOut.Message")...)
+	})
 	t.Run("park.HTTPServer", func(t *testing.T) { every(t, HTTPServer(), ofServer...) })
 }
 

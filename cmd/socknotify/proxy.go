@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+	"github.com/spf13/cobra"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/server/handover"
+)
+
+type proxyFlags struct {
+	addr, backend, debugAddr string
+	to, trust, proxyFrom     []string
+	tcp, sendProxy, tls      bool
+	cert, key, checkPath     string
+	idle, check, drain       time.Duration
+}
+
+func proxyCommand() *cobra.Command {
+	f := &proxyFlags{}
+	c := &cobra.Command{
+		Use:   "proxy",
+		Short: "Pass HTTP or TCP on to other servers, with idle connections parked",
+		Long: "Pass HTTP on to other servers, which take turns, and WebSockets and other upgraded connections too; with\n" +
+			"--tcp pass on connections. Those that are idle are parked: they hold neither goroutine nor buffer.\n\n" +
+			"X-Forwarded-For, -Host and -Proto are replaced, unless the client is in a network of --trust. On SIGHUP it\n" +
+			"starts its program again, hands its socket over, and ends when its connections have, or after --drain.",
+		Example: "  socknotify proxy --to 127.0.0.1:8080 --to 127.0.0.1:8081 --check-path /healthz\n" +
+			"  socknotify proxy --tcp --tls --to 127.0.0.1:5432 --send-proxy",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
+	flags.StringArrayVar(&f.to, "to", nil, "`address` of a server to pass on to; may be repeated")
+	flags.BoolVar(&f.tcp, "tcp", false, "pass on connections, of any protocol")
+	flags.BoolVar(&f.tls, "tls", false, "serve TLS, with a certificate made for this run unless --cert and --key are given")
+	flags.StringVar(&f.cert, "cert", "", "file with the certificate, for TLS")
+	flags.StringVar(&f.key, "key", "", "file with its key")
+	flags.StringArrayVar(&f.proxyFrom, "proxy-from", nil, "`network` whose connections begin with a header of the PROXY protocol; may be repeated")
+	flags.BoolVar(&f.sendProxy, "send-proxy", false, "with --tcp: begin connections to servers with a header of the PROXY protocol, version 2")
+	flags.StringArrayVar(&f.trust, "trust", nil, "`network` whose X-Forwarded headers are kept; may be repeated")
+	flags.DurationVar(&f.idle, "idle", 0, "end what is idle for this time; 0 is never")
+	flags.DurationVar(&f.check, "check", 5*time.Second, "how often servers are checked, by connecting to them; 0 is never")
+	flags.StringVar(&f.checkPath, "check-path", "", "check by a GET request of this path, which must be answered with 2xx")
+	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long connections may go on after SIGHUP")
+	flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+	flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
+	return c
+}
+
+// A proxy is what runs.
+type proxy struct {
+	*proxyFlags
+	log       *slog.Logger
+	trusted   networks
+	targets   targets
+	tunnels   park.Tunnels
+	site      park.HTTPServer
+	transport http.Transport
+	requests  atomic.Int64
+	dialing   sync.WaitGroup
+	closing   atomic.Bool
+}
+
+func (f *proxyFlags) run(cmd *cobra.Command) error {
+	addr, from, p, err := f.prepare(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	var config *tls.Config
+	if f.tls || f.cert != "" {
+		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
+			return failure{err}
+		}
+	}
+	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer page.close()
+	set, err := handover.Inherit()
+	if err != nil {
+		return failure{err}
+	}
+	listener, err := set.Listen("proxy", "tcp", addr.String())
+	if err != nil {
+		return failure{err}
+	}
+	defer listener.Close()
+	if p.tunnels.Lot, err = park.New(park.Config{Backend: p.backend, Name: "tunnels", Logger: p.log}); err != nil {
+		return failure{err}
+	}
+	defer p.tunnels.Lot.Shutdown(context.Background())
+	page.mount(p, debug.HTTPServer("http", &p.site), debug.Tunnels("tunnels", &p.tunnels))
+	fmt.Fprintf(cmd.ErrOrStderr(), "proxy on %v: %s, process %d\n", listener.Addr(), p.backend, os.Getpid())
+	start := time.Now()
+	err = p.serve(cmd.Context(), set, from.listener(listener), config)
+	st := p.tunnels.Stats()
+	fmt.Fprintf(cmd.OutOrStdout(), "requests %d  tunnels %d  bytes %d there, %d back  seconds %.1f\n",
+		p.requests.Load(), st.Accepted, st.BytesForth, st.BytesBack, time.Since(start).Seconds())
+	if err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// prepare checks the flags.
+func (f *proxyFlags) prepare(log io.Writer) (addr netip.AddrPort, from networks, p *proxy, err error) {
+	p = &proxy{proxyFlags: f, log: slog.New(slog.NewTextHandler(log, nil))}
+	switch {
+	case len(f.to) == 0:
+		err = errors.New("--to is missing")
+	case (f.cert == "") != (f.key == ""):
+		err = errors.New("--cert and --key go together")
+	case f.idle < 0 || f.check < 0 || f.drain < 0:
+		err = errors.New("--idle, --check and --drain must not be negative")
+	case f.sendProxy && !f.tcp:
+		err = errors.New("--send-proxy needs --tcp, because requests of several clients share a connection")
+	case f.tcp && f.checkPath != "":
+		err = errors.New("--check-path is for HTTP")
+	}
+	if err == nil {
+		addr, err = resolveAddr(f.addr)
+	}
+	if err == nil {
+		f.backend, err = resolve(f.backend)
+	}
+	if err == nil {
+		from, err = parseNetworks("--proxy-from", f.proxyFrom)
+	}
+	if err == nil {
+		p.trusted, err = parseNetworks("--trust", f.trust)
+	}
+	for _, to := range f.to {
+		if _, _, e := net.SplitHostPort(to); err == nil && e != nil {
+			err = fmt.Errorf("--to: %w", e)
+		}
+		p.targets.all = append(p.targets.all, &target{address: to})
+	}
+	p.tunnels.IdleTimeout, p.tunnels.Logger = f.idle, p.log
+	return addr, from, p, err
+}
+
+// Ready is for the live page.
+func (p *proxy) Ready() bool { return !p.closing.Load() }
+
+// serve serves until an interrupt, or until a successor is ready.
+func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, config *tls.Config) error {
+	checking, stop := context.WithCancel(ctx)
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	defer stop()
+	for _, t := range p.targets.all {
+		checks.Go(func() { t.check(checking, p) })
+	}
+	failed := make(chan error, 1)
+	go func() {
+		if p.tcp {
+			failed <- p.serveTCP(l, config)
+		} else {
+			failed <- p.serveHTTP(l, config)
+		}
+	}()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	if err := set.Ready(); err != nil {
+		p.log.Warn("the predecessor goes on", "err", err)
+	}
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			p.end(l, grace, failed)
+			return nil
+		case <-hangup:
+			if err := successor(ctx, set); err != nil {
+				p.log.Error("not restarted", "err", err)
+				continue
+			}
+			p.end(l, p.drain, failed)
+			return nil
+		}
+	}
+}
+
+// successor starts the program again, and returns when that is ready.
+func successor(ctx context.Context, set *handover.Set) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return set.Start(ctx, cmd)
+}
+
+// end ends everything, after limit at most. served receives what serveHTTP or serveTCP has
+// returned.
+func (p *proxy) end(l net.Listener, limit time.Duration, served <-chan error) {
+	p.closing.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	l.Close()
+	p.log.Info("no more connections are accepted")
+	if !p.tcp && p.site.Shutdown(ctx) != nil {
+		p.site.Close()
+	}
+	<-served
+	p.dialing.Wait()
+	p.tunnels.Shutdown(ctx)
+	p.transport.CloseIdleConnections()
+}
+
+// serveHTTP passes requests on.
+func (p *proxy) serveHTTP(l net.Listener, config *tls.Config) error {
+	p.transport.MaxIdleConnsPerHost, p.transport.IdleConnTimeout = 100, time.Minute
+	p.transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	handler := p.tunnels.ReverseProxy(&httputil.ReverseProxy{Transport: &p.transport, Rewrite: p.rewrite,
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)})
+	p.site.Backend = p.backend
+	p.site.Server = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.requests.Add(1)
+			handler.ServeHTTP(w, r)
+		}),
+		TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: p.idle,
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn),
+	}
+	var err error
+	if config != nil {
+		err = p.site.ServeTLS(l, "", "")
+	} else {
+		err = p.site.Serve(l)
+	}
+	if p.closing.Load() {
+		return nil
+	}
+	return err
+}
+
+const dialTimeout = 5 * time.Second
+
+// rewrite chooses a server for a request.
+func (p *proxy) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme, r.Out.URL.Host = "http", p.targets.next().address
+	r.Out.Host = r.In.Host
+	headers := []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+	trusted := p.trusted.contain(r.In.RemoteAddr)
+	if trusted {
+		r.Out.Header[headers[0]] = slices.Clone(r.In.Header[headers[0]])
+	}
+	r.SetXForwarded()
+	for _, name := range headers[1:] {
+		if v := r.In.Header[name]; trusted && len(v) > 0 {
+			r.Out.Header[name] = slices.Clone(v)
+		}
+	}
+}
+
+// serveTCP passes connections on.
+func (p *proxy) serveTCP(l net.Listener, config *tls.Config) error {
+	for wait := time.Duration(0); ; {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			p.dialing.Go(func() { p.pass(conn, config) })
+			continue
+		case p.closing.Load():
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		}
+		wait = min(max(2*wait, 5*time.Millisecond), time.Second) // too many files, or an ended connection
+		p.log.Warn("accept", "err", err, "retry_in", wait)
+		time.Sleep(wait)
+	}
+}
+
+// pass joins a connection with one to a server.
+func (p *proxy) pass(conn net.Conn, config *tls.Config) {
+	remote := conn.RemoteAddr() // after a header
+	backend, err := net.DialTimeout("tcp", p.targets.next().address, dialTimeout)
+	if err == nil && p.sendProxy {
+		_, err = proxyproto.HeaderProxyFromAddrs(2, remote, conn.LocalAddr()).WriteTo(backend)
+	}
+	if err == nil {
+		if config != nil {
+			conn = park.TLSServer(conn, config)
+		}
+		err = p.tunnels.Join(conn, backend)
+	}
+	if err != nil {
+		p.log.Warn("not passed on", "remote", remote, "err", err)
+		conn.Close()
+		if backend != nil {
+			backend.Close()
+		}
+	}
+}

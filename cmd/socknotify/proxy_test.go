@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+)
+
+// proxied starts the proxy. It returns its address, and a function that ends it and returns its
+// output.
+func proxied(t *testing.T, args ...string) (address string, stop func() string) {
+	t.Helper()
+	backendtest.Need(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	var out bytes.Buffer
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, append([]string{"proxy", "--addr", "127.0.0.1:0"}, args...), &out, w)
+		w.Close()
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	found := regexp.MustCompile(`proxy on (\S+): `).FindStringSubmatch(line)
+	if found == nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	go io.Copy(io.Discard, r)
+	return found[1], func() string {
+		interrupt()
+		if status := <-done; status != 0 {
+			t.Errorf("status %d", status)
+		}
+		return out.String()
+	}
+}
+
+// forwarding answers with its name and what the proxy has told of the client.
+func forwarding(t *testing.T, name string) *httptest.Server {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name == "sick" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, name, "|", strings.Join(r.Header["X-Forwarded-For"], ","), "|", r.Header.Get("X-Forwarded-Proto"), "|", r.Host)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func get(t *testing.T, c *http.Client, url string, header http.Header) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host, r.Header = "site", header
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The servers that are up take turns, and get what the client cannot forge.
+func TestProxyHTTP(t *testing.T) {
+	one, two, sick := forwarding(t, "one"), forwarding(t, "two"), forwarding(t, "sick")
+	to := func(s *httptest.Server) string { return strings.TrimPrefix(s.URL, "http://") }
+	args := []string{"--to", to(one), "--to", to(two), "--to", to(sick), "--check-path", "/", "--check", "10ms"}
+	forged := http.Header{"X-Forwarded-For": {"192.0.2.1"}, "X-Forwarded-Proto": {"https"}}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "|127.0.0.1|http|site"},
+		{[]string{"--trust", "192.0.2.0/24"}, "|127.0.0.1|http|site"},
+		{[]string{"--trust", "127.0.0.0/8"}, "|192.0.2.1, 127.0.0.1|https|site"},
+		{[]string{"--tls"}, "|127.0.0.1|https|site"},
+	} {
+		address, stop := proxied(t, append(args, c.args...)...)
+		scheme := "http"
+		if c.args != nil && c.args[0] == "--tls" {
+			scheme = "https"
+		}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		client := &http.Client{Transport: transport}
+		var first, second string
+		await.Until(t, "the sick server is known", func() bool {
+			first, second = get(t, client, scheme+"://"+address, forged), get(t, client, scheme+"://"+address, forged)
+			third := get(t, client, scheme+"://"+address, forged)
+			return first != "" && second != "" && third != "" && first != second
+		})
+		if first > second {
+			first, second = second, first
+		}
+		if first != "one"+c.want || second != "two"+c.want {
+			t.Errorf("%q: %q and %q, want %q", c.args, first, second, c.want)
+		}
+		transport.CloseIdleConnections()
+		if out := stop(); !strings.HasPrefix(out, "requests ") {
+			t.Errorf("%q", out)
+		}
+	}
+}
+
+// An upgraded connection becomes a tunnel.
+func TestProxyUpgrade(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		io.Copy(conn, rw)
+	}))
+	defer backend.Close()
+	address, stop := proxied(t, "--to", strings.TrimPrefix(backend.URL, "http://"))
+	conn, in := dialProxy(t, address)
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: site\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if r, err := http.ReadResponse(in, nil); err != nil || r.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", r, err)
+	}
+	io.WriteString(conn, "hello\n")
+	if line, err := in.ReadString('\n'); line != "hello\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	conn.Close()
+	if out := stop(); !strings.Contains(out, "tunnels 1  bytes 6 there, 6 back") {
+		t.Errorf("%q", out)
+	}
+}
+
+func dialProxy(t *testing.T, address string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	return conn, bufio.NewReader(conn)
+}
+
+// A header of the PROXY protocol is read from listed networks only, and passed on.
+func TestProxyTCP(t *testing.T) {
+	backend, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	address, stop := proxied(t, "--tcp", "--to", backend.Addr().String(), "--check", "0",
+		"--proxy-from", "127.0.0.0/8", "--send-proxy")
+	conn, _ := dialProxy(t, address)
+	io.WriteString(conn, "PROXY TCP4 192.0.2.1 203.0.113.7 40000 443\r\nhello")
+	server, err := backend.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	in := bufio.NewReader(server)
+	header, err := proxyproto.Read(in)
+	if err != nil || header.SourceAddr.String() != "192.0.2.1:40000" {
+		t.Fatalf("%v, %v", header, err)
+	}
+	text := make([]byte, 5)
+	if _, err := io.ReadFull(in, text); err != nil || string(text) != "hello" {
+		t.Fatalf("%q, %v", text, err)
+	}
+	server.Close()
+	if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
+	conn.Close()
+	stop()
+
+	address, stop = proxied(t, "--tcp", "--to", backend.Addr().String(), "--check", "0", "--proxy-from", "192.0.2.0/24")
+	conn, _ = dialProxy(t, address)
+	const line = "PROXY TCP4 192.0.2.1 203.0.113.7 40000 443\r\n"
+	io.WriteString(conn, line)
+	if server, err = backend.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	text = make([]byte, len(line))
+	if _, err := io.ReadFull(server, text); err != nil || string(text) != line {
+		t.Errorf("%q, %v", text, err)
+	}
+	conn.Close()
+	server.Close()
+	stop()
+}
+
+func TestProxyUsage(t *testing.T) {
+	backendtest.Need(t)
+	for args, says := range map[string]string{
+		"":                               "--to is missing",
+		"--to host":                      "--to: ",
+		"--to host:1 --cert x":           "--cert and --key",
+		"--to host:1 --send-proxy":       "--send-proxy needs --tcp",
+		"--to host:1 --tcp --check-path": "--check-path",
+		"--to host:1 --trust 10.0.0.0":   "--trust: ",
+		"--to host:1 --proxy-from x":     "--proxy-from: ",
+		"--to host:1 --idle -1s":         "must not be negative",
+	} {
+		if status, _, errs := sh(t, append([]string{"proxy"}, strings.Fields(args)...)...); status != 2 || !strings.Contains(errs, says) {
+			t.Errorf("%s: status %d, %q", args, status, errs)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+// Command longpoll is a queue of jobs. Workers ask for the next job, and their requests wait
+// without a goroutine until there is one.
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+// A queue has jobs, or workers that wait for one.
+type queue struct {
+	mu      sync.Mutex
+	jobs    []string
+	workers []*worker
+}
+
+// A worker waits for a job, or has one.
+type worker struct {
+	request *park.Suspended
+	job     string
+	has     bool
+}
+
+// match gives jobs to workers, as long as there are both. A worker whose request has ended for
+// another reason is about to leave.
+func (q *queue) match() {
+	for len(q.jobs) > 0 && len(q.workers) > 0 {
+		w := q.workers[0]
+		q.workers = q.workers[1:]
+		if w.request.Resume() {
+			w.job, w.has, q.jobs = q.jobs[0], true, q.jobs[1:]
+		}
+	}
+}
+
+func (q *queue) put(job string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.jobs = append(q.jobs, job)
+	q.match()
+}
+
+func (q *queue) enter(w *worker) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.workers = append(q.workers, w)
+	q.match()
+}
+
+func (q *queue) leave(w *worker) (job string, has bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.workers = slices.DeleteFunc(q.workers, func(other *worker) bool { return other == w })
+	return w.job, w.has
+}
+
+// next answers with a job, or with 204 after half a minute and when the server ends.
+func (q *queue) next(w http.ResponseWriter, r *http.Request) {
+	me, line := new(worker), lineOf(r) // then gets no value of middleware
+	register := func(s *park.Suspended) { me.request = s; q.enter(me) }
+	err := park.SuspendWith(w, r, park.SuspendOptions{Timeout: 30 * time.Second}, register,
+		func(w http.ResponseWriter, r *http.Request) {
+			defer line.write()
+			if job, has := q.leave(me); !has {
+				w.WriteHeader(http.StatusNoContent)
+			} else if _, err := io.WriteString(w, job); err != nil || r.Context().Err() != nil {
+				q.put(job) // the worker has gone
+			}
+		})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	line.waits = true
+}
+
+func (q *queue) add(w http.ResponseWriter, r *http.Request) {
+	job, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1000))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	q.put(string(job))
+}
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	flag.Parse()
+	q := new(queue)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /jobs/next", q.next)
+	mux.HandleFunc("POST /jobs", q.add)
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt)
+	server := park.HTTPServer{Server: &http.Server{Addr: *addr, Handler: logged(mux)}}
+	context.AfterFunc(ctx, func() { server.Shutdown(context.Background()) }) // answers those that wait
+	log.Printf("curl http://%s/jobs/next", *addr)
+	log.Print(server.ListenAndServe())
+}

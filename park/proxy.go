@@ -1,0 +1,255 @@
+package park
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// ReverseProxy returns a handler that does what p does, and joins upgraded connections, such as
+// those of WebSocket, in tunnels: the handler then returns, and an idle one needs no goroutine and
+// no buffer. The first connection of a tunnel is the client's.
+//
+// It works with Director, Rewrite, ModifyResponse, Transport and ErrorHandler as they are. p is
+// copied; later changes of it have no effect. A tunnel begins when the proxy would begin to copy,
+// after ModifyResponse and the response's head. An upgraded connection is left to the proxy's own
+// copying, and counted in Stats.Copied, if the body of the response is not net/http's own: a
+// Transport or ModifyResponse has wrapped it, and must see the bytes. A connection that a
+// middleware's Hijack method has wrapped is read and written through the wrapper, as [Lot.Park]
+// describes.
+//
+// What differs from the proxy's own copying: bytes that a client sends before it has the answer are
+// passed on; when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel
+// does not end with the context of its request, because its handler has returned. Beyond MaxConns,
+// and after Shutdown, an upgraded connection is closed.
+func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
+	own := *p
+	own.ModifyResponse = func(r *http.Response) error {
+		if p := p.ModifyResponse; p != nil {
+			if err := p(r); err != nil {
+				return err
+			}
+		}
+		if r.StatusCode == http.StatusSwitchingProtocols {
+			g.intercept(r)
+		}
+		return nil
+	}
+	if handle := p.ErrorHandler; handle != nil {
+		own.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
+			if u, ok := w.(*upgradeWriter); ok {
+				w = u.ResponseWriter
+			}
+			handle(w, r, err)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
+			w = &upgradeWriter{w, g}
+		}
+		own.ServeHTTP(w, r)
+	})
+}
+
+// intercept replaces the body of an upgraded connection, if it is net/http's own.
+func (g *Tunnels) intercept(r *http.Response) {
+	body, ok := r.Body.(io.ReadWriteCloser)
+	if !ok {
+		return // the proxy says so
+	}
+	if conn := connBelow(body); conn != nil {
+		r.Body = &upgradedBody{ReadWriteCloser: body, in: g, conn: conn}
+	}
+}
+
+// connBelow returns the connection below the body of an upgraded connection, or nil if the body is
+// not net/http's own. That has the connection in an embedded field, and what was read ahead in
+// another.
+func connBelow(body io.ReadWriteCloser) net.Conn {
+	t := reflect.TypeOf(body)
+	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" ||
+		t.Elem().Name() != "readWriteCloserBody" {
+		return nil
+	}
+	field := reflect.ValueOf(body).Elem().FieldByName("ReadWriteCloser")
+	if !field.IsValid() {
+		return nil
+	}
+	conn, _ := field.Interface().(net.Conn)
+	return conn
+}
+
+// An upgradeWriter gives the proxy an upgradedConn.
+type upgradeWriter struct {
+	http.ResponseWriter
+	in *Tunnels
+}
+
+// Unwrap is for http.ResponseController.
+func (w *upgradeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *upgradeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	u := &upgradedConn{Conn: conn, in: w.in}
+	if rw != nil {
+		b, _ := rw.Reader.Peek(rw.Reader.Buffered())
+		u.early = slices.Clone(b)
+	}
+	return u, rw, nil
+}
+
+// The proxy copies from an upgradedConn to an upgradedBody and back, by two calls of io.Copy in
+// goroutines, and these call the WriteTo methods. The proxy has nothing more to do with the bytes
+// when it has called both. So the second call makes a tunnel of the connections below, both calls
+// return, and the methods that the proxy calls after that do nothing.
+
+// An upgradedConn is the client's connection.
+type upgradedConn struct {
+	net.Conn
+	in     *Tunnels
+	early  []byte      // received after the request; used by the one who reads
+	joined atomic.Bool // the tunnel owns the connection
+}
+
+// WriteTo is called by the proxy's io.Copy.
+func (c *upgradedConn) WriteTo(w io.Writer) (int64, error) {
+	b, ok := w.(*upgradedBody)
+	if !ok {
+		c.in.copied.Add(1)
+	} else if joined, err := b.meet(c); joined || err != nil {
+		return 0, err
+	}
+	return io.Copy(w, struct{ io.Reader }{c})
+}
+
+func (c *upgradedConn) Read(p []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(p, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *upgradedConn) CloseWrite() error {
+	if c.joined.Load() {
+		return nil
+	}
+	if w, ok := c.Conn.(closeWriter); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+func (c *upgradedConn) Close() error {
+	if c.joined.Load() {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// detach returns the connection for a tunnel, and what was received from it.
+func (c *upgradedConn) detach() (net.Conn, []byte) {
+	if in, ok := c.Conn.(inSession); ok { // the connection needs no session
+		conn, unread := in.self().detach()
+		return conn, append(c.early, unread...)
+	}
+	return c.Conn, c.early
+}
+
+// An upgradedBody is the response's body, which is the backend's connection.
+type upgradedBody struct {
+	io.ReadWriteCloser // net/http's
+	in                 *Tunnels
+	conn               net.Conn // below it
+
+	mu     sync.Mutex
+	met    chan struct{} // made by the first WriteTo, closed by the second
+	joined bool
+	closed bool
+	err    error // that the tunnel was refused with
+}
+
+// WriteTo is called by the proxy's io.Copy.
+func (b *upgradedBody) WriteTo(w io.Writer) (int64, error) {
+	c, ok := w.(*upgradedConn)
+	if !ok {
+		b.in.copied.Add(1)
+	} else if joined, err := b.meet(c); joined || err != nil {
+		return 0, err
+	}
+	return io.Copy(w, struct{ io.Reader }{b.ReadWriteCloser})
+}
+
+// meet waits for the other WriteTo, or makes the tunnel if that waits. It reports whether there is
+// one.
+func (b *upgradedBody) meet(c *upgradedConn) (joined bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.met == nil {
+		b.met = make(chan struct{})
+		b.mu.Unlock()
+		<-b.met
+		b.mu.Lock()
+		return b.joined, b.err
+	}
+	defer close(b.met)
+	if !b.closed {
+		b.err = b.join(c)
+		b.joined = b.err == nil
+		c.joined.Store(b.joined)
+	}
+	return b.joined, b.err
+}
+
+// join makes the tunnel.
+func (b *upgradedBody) join(c *upgradedConn) error {
+	received := b.readAhead()
+	conn, early := c.detach()
+	_, err := b.in.JoinWith(conn, b.conn, TunnelOptions{FromA: early, FromB: received})
+	return err
+}
+
+// readAhead returns what net/http has read ahead from the backend. A deadline in the past keeps the
+// body from reading its connection. An error of the connection is found again by the tunnel.
+func (b *upgradedBody) readAhead() (received []byte) {
+	b.conn.SetReadDeadline(longAgo)
+	buf := tunnelBuffers.Get().(*[32 << 10]byte)
+	defer tunnelBuffers.Put(buf)
+	for {
+		n, err := b.Read(buf[:])
+		received = append(received, buf[:n]...)
+		if n == 0 || err != nil {
+			return received
+		}
+	}
+}
+
+func (b *upgradedBody) CloseWrite() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.joined {
+		return nil
+	}
+	return b.ReadWriteCloser.(closeWriter).CloseWrite()
+}
+
+func (b *upgradedBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.joined {
+		return nil
+	}
+	b.closed = true
+	return b.ReadWriteCloser.Close()
+}

@@ -1,0 +1,473 @@
+package park
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
+)
+
+// A proxyRun is a proxy with a backend of its own, which upgrades each connection.
+type proxyRun struct {
+	t        *testing.T
+	g        *Tunnels // nil for the stock proxy
+	closed   chan error
+	proxy    *httputil.ReverseProxy
+	address  string
+	secure   bool
+	greeting string // of the backend, in one segment with the answer
+	accepted chan net.Conn
+	returned chan struct{} // the handler has returned
+	wrap     func(http.Handler) http.Handler
+}
+
+// newProxyRun makes a proxy. configure may change p before it serves.
+func newProxyRun(t *testing.T, stock, parked, secure bool, configure func(p *proxyRun)) *proxyRun {
+	t.Helper()
+	backend := newListening(t)
+	target := &url.URL{Scheme: "http", Host: backend.Addr().String()}
+	p := &proxyRun{t: t, secure: secure, accepted: make(chan net.Conn, 10),
+		returned: make(chan struct{}, 10)}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	p.proxy = &httputil.ReverseProxy{Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	if !stock {
+		p.g, p.closed = newTunnels(t, &Tunnels{})
+	}
+	if configure != nil {
+		configure(p)
+	}
+	go p.serveBackend(backend)
+	var handler http.Handler = p.proxy
+	if p.g != nil {
+		handler = p.g.ReverseProxy(p.proxy)
+	}
+	if p.wrap != nil {
+		handler = p.wrap(handler)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { p.returned <- struct{}{} }()
+		handler.ServeHTTP(w, r)
+	})}
+	p.serve(srv, parked)
+	return p
+}
+
+// serve starts the server of the proxy.
+func (p *proxyRun) serve(srv *http.Server, parked bool) {
+	front := newListening(p.t)
+	p.address = front.Addr().String()
+	srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(p.t)}}
+	if parked {
+		h := &HTTPServer{Server: srv}
+		p.t.Cleanup(func() { h.Close() })
+		if p.secure {
+			go h.ServeTLS(front, "", "")
+		} else {
+			go h.Serve(front)
+		}
+		return
+	}
+	p.t.Cleanup(func() { srv.Close() })
+	if p.secure {
+		go srv.ServeTLS(front, "", "")
+	} else {
+		go srv.Serve(front)
+	}
+}
+
+const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n"
+
+func (p *proxyRun) serveBackend(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		in := bufio.NewReader(conn)
+		if _, err := http.ReadRequest(in); err != nil {
+			conn.Close()
+			continue
+		}
+		io.WriteString(conn, switching+p.greeting)
+		p.accepted <- &bufferedPeer{conn, in}
+	}
+}
+
+// A bufferedPeer is a peer whose first bytes are in a bufio.Reader.
+type bufferedPeer struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c *bufferedPeer) Read(p []byte) (int, error) { return c.in.Read(p) }
+func (c *bufferedPeer) CloseWrite() error          { return c.Conn.(closeWriter).CloseWrite() }
+
+// dial returns both ends of an upgraded connection. early is sent with the request.
+func (p *proxyRun) dial(early string) (client, backend net.Conn) {
+	p.t.Helper()
+	conn, err := net.Dial("tcp", p.address)
+	must(p.t, err)
+	p.t.Cleanup(func() { conn.Close() })
+	if p.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	send(p.t, conn, "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n"+early)
+	in := bufio.NewReader(conn)
+	r, err := http.ReadResponse(in, nil)
+	must(p.t, err)
+	if r.StatusCode != http.StatusSwitchingProtocols {
+		p.t.Fatalf("status %d", r.StatusCode)
+	}
+	backend = receive(p.t, p.accepted)
+	p.t.Cleanup(func() { backend.Close() })
+	return &bufferedPeer{conn, in}, backend
+}
+
+// lastOf reads to the end, and returns what has ended the connection.
+func lastOf(conn net.Conn) string {
+	conn.SetReadDeadline(time.Now().Add(timeout))
+	b, err := io.ReadAll(conn)
+	text := fmt.Sprintf("%d bytes, ", len(b))
+	if len(b) < 100 {
+		text = fmt.Sprintf("%q, ", b)
+	} else if !bytes.Equal(b, pattern(len(b))) {
+		text = "other bytes, "
+	}
+	switch {
+	case err == nil:
+		return text + "EOF"
+	case errors.Is(err, net.ErrClosed):
+		return text + "closed"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.Errno(10054)): // WSAECONNRESET
+		return text + "reset"
+	}
+	return text + err.Error()
+}
+
+// What happens to a proxied connection is the same as with the proxy's own copying, or named here.
+func TestReverseProxyOutcomes(t *testing.T) {
+	type peers = struct{ client, backend string }
+	for name, c := range map[string]struct {
+		early, greeting string
+		act             func(p *proxyRun, client, backend net.Conn)
+		differs         *peers // what the tunnel does instead
+	}{
+		"both end their streams": {act: func(p *proxyRun, client, backend net.Conn) {
+			send(p.t, client, "question")
+			expect(p.t, backend, "question")
+			endStream(p.t, client)
+			send(p.t, backend, "answer")
+			endStream(p.t, backend)
+		}},
+		"the backend ends its stream first": {act: func(p *proxyRun, client, backend net.Conn) {
+			send(p.t, backend, "all")
+			endStream(p.t, backend)
+			expect(p.t, client, "all")
+			send(p.t, client, "much")
+			endStream(p.t, client)
+		}},
+		"the client closes": {act: func(p *proxyRun, client, backend net.Conn) {
+			p.atRest()
+			client.Close()
+			backend.SetReadDeadline(time.Now().Add(timeout))
+			io.Copy(io.Discard, backend)
+			backend.Close()
+		}},
+		"the backend dies": {act: func(p *proxyRun, client, backend net.Conn) {
+			send(p.t, client, "x")
+			expect(p.t, backend, "x")
+			p.atRest()
+			resetPeer(backend.(*bufferedPeer).Conn)
+		}, differs: &peers{`"", reset`, `"", closed`}},
+		"the client dies": {act: func(p *proxyRun, client, backend net.Conn) {
+			send(p.t, backend, "x")
+			expect(p.t, client, "x")
+			p.atRest()
+			resetPeer(client.(*bufferedPeer).Conn)
+		}, differs: &peers{`"", closed`, `"", reset`}},
+		"a slow client": {act: func(p *proxyRun, client, backend net.Conn) {
+			backend.Write(pattern(1 << 10))
+			go func() {
+				backend.Write(pattern(9 << 20)[1<<10:])
+				backend.(closeWriter).CloseWrite()
+			}()
+			await.Pause(20 * time.Millisecond)
+			endStream(p.t, client)
+		}},
+		"a slow backend": {act: func(p *proxyRun, client, backend net.Conn) {
+			client.Write(pattern(1 << 10))
+			go func() {
+				client.Write(pattern(9 << 20)[1<<10:])
+				client.(closeWriter).CloseWrite()
+			}()
+			await.Pause(20 * time.Millisecond)
+			endStream(p.t, backend)
+		}},
+		"both are slow": {act: func(p *proxyRun, client, backend net.Conn) {
+			for _, conn := range []net.Conn{client, backend} {
+				go func() {
+					conn.Write(pattern(5 << 20))
+					conn.(closeWriter).CloseWrite()
+				}()
+			}
+			await.Pause(20 * time.Millisecond)
+		}},
+		"the backend greets with its answer": {greeting: "hello", act: func(p *proxyRun, client, backend net.Conn) {
+			endStream(p.t, client)
+			endStream(p.t, backend)
+		}},
+		"the client does not wait for the answer": {early: "early", act: func(p *proxyRun, client, backend net.Conn) {
+			endStream(p.t, client)
+			endStream(p.t, backend)
+		}, differs: &peers{`"", EOF`, `"early", EOF`}},
+		"between parkings": {act: func(p *proxyRun, client, backend net.Conn) {
+			for range 20 {
+				p.atRest()
+				send(p.t, client, "to")
+				expect(p.t, backend, "to")
+				p.atRest()
+				send(p.t, backend, "fro")
+				expect(p.t, client, "fro")
+			}
+			send(p.t, client, "at once")
+			send(p.t, backend, "at once")
+			endStream(p.t, client)
+			endStream(p.t, backend)
+		}},
+	} {
+		for _, secure := range []bool{false, true} {
+			outcome := func(t *testing.T, stock, parked bool) (o peers) {
+				p := newProxyRun(t, stock, parked, secure, func(p *proxyRun) { p.greeting = c.greeting })
+				client, backend := p.dial(c.early)
+				c.act(p, client, backend)
+				var all sync.WaitGroup
+				all.Go(func() { o.client = lastOf(client) })
+				all.Go(func() { o.backend = lastOf(backend) })
+				all.Wait()
+				client.Close()
+				backend.Close()
+				receive(t, p.returned)
+				if p.g != nil {
+					receive(t, p.closed)
+					if st := p.g.Stats(); st.Accepted != 1 || st.Copied != 0 || st.Unparkable != 0 {
+						t.Errorf("%+v", st)
+					}
+				}
+				return o
+			}
+			t.Run(fmt.Sprintf("%s, TLS %t", name, secure), func(t *testing.T) {
+				want := outcome(t, true, false)
+				if c.differs != nil {
+					t.Logf("stock: %+v", want)
+					want = *c.differs
+				}
+				for _, parked := range []bool{false, true} {
+					got := outcome(t, false, parked)
+					if got != want {
+						t.Errorf("park.HTTPServer %t: %+v, want %+v", parked, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// atRest waits until the connections are parked.
+func (p *proxyRun) atRest() {
+	if p.g != nil {
+		p.g.resting(p.t, 1)
+	}
+}
+
+// net/http's body of an upgraded connection is known by its name and its field. If a Go release
+// renames them, upgraded connections are left to the proxy, and this test fails.
+func TestReverseProxyBody(t *testing.T) {
+	p := newProxyRun(t, false, false, false, nil)
+	client, backend := p.dial("")
+	receive(t, p.returned) // while the connection is open
+	send(t, client, "x")
+	expect(t, backend, "x")
+	if st := p.g.Stats(); st.Conns != 1 || st.Copied != 0 {
+		t.Errorf("%+v: has net/http renamed readWriteCloserBody, or its field?", st)
+	}
+	if p.proxy.ModifyResponse != nil || p.proxy.ErrorHandler != nil {
+		t.Error("the proxy was changed")
+	}
+	client.Close()
+	backend.Close()
+}
+
+// A meteredBody counts what is read from it.
+type meteredBody struct {
+	io.ReadWriteCloser
+	read *atomic.Int64
+}
+
+func (c *meteredBody) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+type meteredTransport struct {
+	http.RoundTripper
+	read *atomic.Int64
+}
+
+func (c meteredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		res.Body = &meteredBody{res.Body.(io.ReadWriteCloser), c.read}
+	}
+	return res, err
+}
+
+// meteredConn is a middleware's connection.
+type meteredConn struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c *meteredConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+type meteredWriter struct {
+	http.ResponseWriter
+	read *atomic.Int64
+}
+
+func (w *meteredWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	return &meteredConn{conn, w.read}, rw, err
+}
+
+// What a program or a middleware has put between sees every byte.
+func TestReverseProxyWrapped(t *testing.T) {
+	for name, c := range map[string]struct {
+		configure func(p *proxyRun, read *atomic.Int64)
+		copied    uint64
+		read      int64
+	}{
+		"Transport": {func(p *proxyRun, read *atomic.Int64) {
+			p.proxy.Transport = meteredTransport{p.proxy.Transport, read}
+		}, 1, 6},
+		"ModifyResponse": {func(p *proxyRun, read *atomic.Int64) {
+			p.proxy.ModifyResponse = func(r *http.Response) error {
+				r.Body = &meteredBody{r.Body.(io.ReadWriteCloser), read}
+				return nil
+			}
+		}, 1, 6},
+		"Hijack": {func(p *proxyRun, read *atomic.Int64) {
+			p.wrap = func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h.ServeHTTP(&meteredWriter{w, read}, r)
+				})
+			}
+		}, 0, 8},
+	} {
+		for _, parked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, park.HTTPServer %t", name, parked), func(t *testing.T) {
+				var read atomic.Int64
+				p := newProxyRun(t, false, parked, false, func(p *proxyRun) { c.configure(p, &read) })
+				client, backend := p.dial("early, ")
+				send(t, client, "question")
+				expect(t, backend, "early, question")
+				send(t, backend, "answer")
+				expect(t, client, "answer")
+				backend.Close()
+				client.Close()
+				receive(t, p.returned)
+				st := p.g.Stats()
+				if st.Copied != c.copied || st.Accepted != 1-c.copied || read.Load() < c.read {
+					t.Errorf("%d bytes, %+v", read.Load(), st)
+				}
+			})
+		}
+	}
+}
+
+// The program's functions are called as without the wrapper, and get what they would get.
+func TestReverseProxyHooks(t *testing.T) {
+	var writer string
+	var failed error
+	p := newProxyRun(t, false, false, false, func(p *proxyRun) {
+		p.proxy.ModifyResponse = func(r *http.Response) error {
+			if r.Header.Get("Upgrade") == "test" && r.Request.Header.Get("X-Refuse") != "" {
+				return io.ErrNoProgress
+			}
+			return nil
+		}
+		p.proxy.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
+			writer, failed = fmt.Sprintf("%T", w), err
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	r, err := http.NewRequest("GET", "http://"+p.address, nil)
+	must(t, err)
+	r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"test"}, "X-Refuse": {"yes"}}
+	res, err := http.DefaultTransport.RoundTrip(r)
+	must(t, err)
+	res.Body.Close()
+	receive(t, p.returned)
+	if res.StatusCode != http.StatusTeapot || writer != "*http.response" || failed != io.ErrNoProgress {
+		t.Errorf("status %d, %s, %v", res.StatusCode, writer, failed)
+	}
+	receive(t, p.accepted).Close()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+// Beyond MaxConns an upgraded connection is closed.
+func TestReverseProxyMaxConns(t *testing.T) {
+	p := newProxyRun(t, false, true, false, func(p *proxyRun) { p.g.MaxConns = 1 })
+	p.dial("")
+	client, backend := p.dial("")
+	if got := lastOf(client); got != `"", EOF` {
+		t.Error(got)
+	}
+	lastOf(backend)
+	if st := p.g.Stats(); st.Refused != 1 || st.Conns != 1 || st.Copied != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// An idle upgraded connection has no goroutine.
+func TestReverseProxyGoroutines(t *testing.T) {
+	p := newProxyRun(t, false, true, false, nil)
+	var conns []net.Conn
+	for range 20 {
+		client, backend := p.dial("")
+		receive(t, p.returned)
+		send(t, client, "x")
+		expect(t, backend, "x")
+		conns = append(conns, client, backend)
+	}
+	p.g.resting(t, 20)
+	await.Until(t, "the goroutines of the connections have ended", func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, []byte("httputil.")) && !bytes.Contains(stacks, []byte("(*persistConn)")) &&
+			!bytes.Contains(stacks, []byte("(*conn).serve"))
+	})
+	for _, conn := range conns {
+		conn.Close()
+	}
+}

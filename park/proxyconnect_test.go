@@ -1,0 +1,186 @@
+package park
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// connector serves a forward proxy. ask sends a request to it, and returns the status and the
+// connection.
+func connector(t *testing.T, p *ConnectProxy) (ask func(target, more string) (int, net.Conn)) {
+	t.Helper()
+	p.Tunnels, _ = newTunnels(t, &Tunnels{})
+	srv := &HTTPServer{Server: &http.Server{Handler: p}}
+	front := newListening(t)
+	go srv.Serve(front)
+	t.Cleanup(func() { srv.Close() })
+	return func(target, more string) (int, net.Conn) {
+		conn, err := net.Dial("tcp", front.Addr().String())
+		must(t, err)
+		t.Cleanup(func() { conn.Close() })
+		send(t, conn, "CONNECT "+target+" HTTP/1.1\r\nHost: "+target+"\r\n"+more)
+		conn.SetReadDeadline(time.Now().Add(timeout))
+		in := bufio.NewReader(conn)
+		r, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+		must(t, err)
+		return r.StatusCode, &bufferedPeer{conn, in}
+	}
+}
+
+func allowAll(*http.Request, netip.AddrPort) bool { return true }
+
+// portOf returns the port of a listener.
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// An allowed request becomes a tunnel, with what the client has sent behind it.
+func TestConnectProxy(t *testing.T) {
+	host := newListening(t)
+	var asked netip.AddrPort
+	controlled := false
+	p := &ConnectProxy{Ports: []int{portOf(host)}, Inside: []string{"Localhost."}}
+	p.Allow = func(r *http.Request, addr netip.AddrPort) bool {
+		asked = addr
+		return r.Header.Get("Proxy-Authorization") == "secret" && addr.Addr().Is4()
+	}
+	p.Dialer.Control = func(network, address string, _ syscall.RawConn) error {
+		controlled = true
+		return nil
+	}
+	code, client := connector(t, p)(fmt.Sprintf("localhost:%d", portOf(host)),
+		"Proxy-Authorization: secret\r\n\r\nearly, ")
+	if code != http.StatusOK || !controlled || !asked.Addr().IsLoopback() ||
+		int(asked.Port()) != portOf(host) {
+		t.Fatalf("status %d, control %t, asked for %v", code, controlled, asked)
+	}
+	conn, err := host.Accept()
+	must(t, err)
+	defer conn.Close()
+	send(t, client, "and more")
+	expect(t, conn, "early, and more")
+	send(t, conn, "back")
+	expect(t, client, "back")
+	endStream(t, client)
+	wantRest(t, conn, "")
+	conn.Close()
+	wantRest(t, client, "")
+}
+
+// What is not allowed is refused, and nothing is connected to.
+func TestConnectProxyRefuses(t *testing.T) {
+	host := newListening(t)
+	port := portOf(host)
+	go func() {
+		if conn, err := host.Accept(); err == nil {
+			t.Errorf("a connection to %v was made", conn.LocalAddr())
+			conn.Close()
+		}
+	}()
+	here, ports, inside := fmt.Sprintf("127.0.0.1:%d", port), []int{port}, []string{"127.0.0.1"}
+	allowNone := func(*http.Request, netip.AddrPort) bool { return false }
+	at := func(host string) string { return fmt.Sprintf("%s:%d", host, port) }
+	for name, c := range map[string]struct {
+		p            ConnectProxy
+		target, more string
+		want         int
+	}{
+		"no Allow":       {ConnectProxy{Ports: ports, Inside: inside}, here, "", 403},
+		"not by Allow":   {ConnectProxy{Ports: ports, Inside: inside, Allow: allowNone}, here, "", 403},
+		"another port":   {ConnectProxy{Inside: inside, Allow: allowAll}, here, "", 403},
+		"inside":         {ConnectProxy{Ports: ports, Allow: allowAll}, here, "", 403},
+		"inside by name": {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, at("localhost"), "", 403},
+		"unspecified":    {ConnectProxy{Ports: ports, Allow: allowAll}, at("0.0.0.0"), "", 403},
+		"mapped":         {ConnectProxy{Ports: ports, Allow: allowAll}, at("[::ffff:127.0.0.1]"), "", 403},
+		"a body": {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, here,
+			"Content-Length: 1\r\n", 400},
+		"no port":      {ConnectProxy{Allow: allowAll}, "host", "", 400},
+		"a large port": {ConnectProxy{Allow: allowAll}, "host:65536", "", 400},
+		"a named port": {ConnectProxy{Allow: allowAll}, "host:https", "", 400},
+		"no host":      {ConnectProxy{Allow: allowAll}, ":443", "", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, client := connector(t, &c.p)(c.target, c.more+"Connection: close\r\n\r\n")
+			if code != c.want {
+				t.Errorf("status %d, want %d", code, c.want)
+			}
+			io.Copy(io.Discard, client)
+		})
+	}
+	host.Close()
+}
+
+// A host that cannot be reached is the gateway's error.
+func TestConnectProxyFails(t *testing.T) {
+	gone := newListening(t)
+	gone.Close()
+	p := ConnectProxy{Ports: []int{portOf(gone)}, Inside: []string{"127.0.0.1"}, Allow: allowAll}
+	if code, _ := connector(t, &p)(gone.Addr().String(), "\r\n"); code != http.StatusBadGateway {
+		t.Errorf("status %d", code)
+	}
+	late := ConnectProxy{Ports: []int{1}, Inside: []string{"127.0.0.1"}, Allow: allowAll}
+	late.Dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
+		return context.DeadlineExceeded
+	}
+	if code, _ := connector(t, &late)("127.0.0.1:1", "\r\n"); code != http.StatusGatewayTimeout {
+		t.Errorf("status %d", code)
+	}
+}
+
+// Other methods are served by Other, or refused.
+func TestConnectProxyOther(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		p := &ConnectProxy{Allow: allowAll}
+		want := http.StatusMethodNotAllowed
+		if other {
+			p.Other, want = http.NotFoundHandler(), http.StatusNotFound
+		}
+		w := &statusWriter{header: http.Header{}}
+		r, err := http.NewRequest("GET", "http://host/", nil)
+		must(t, err)
+		p.ServeHTTP(w, r)
+		if w.code != want {
+			t.Errorf("status %d, want %d", w.code, want)
+		}
+		r.Method, r.ProtoMajor = http.MethodConnect, 2
+		if p.ServeHTTP(w, r); w.code != http.StatusNotImplemented {
+			t.Errorf("HTTP/2: status %d", w.code)
+		}
+	}
+}
+
+type statusWriter struct {
+	header http.Header
+	code   int
+}
+
+func (w *statusWriter) Header() http.Header         { return w.header }
+func (w *statusWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (w *statusWriter) WriteHeader(code int)        { w.code = code }
+
+// Each kind of address that is inside of a network is refused, in each form.
+func TestIsInside(t *testing.T) {
+	for list, want := range map[string]bool{
+		`127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1 ::127.0.0.1 0.0.0.0 0.1.2.3 :: 10.1.2.3 172.16.0.1
+			172.31.255.255 192.168.1.1 169.254.169.254 ::ffff:169.254.169.254 64:ff9b::169.254.169.254
+			64:ff9b::10.0.0.1 2002:7f00:1:: 2002:a00:1::1 64:ff9b:1::1 fe80::1 fe80::1%eth0 febf::1 fc00::1
+			fd00:ec2::254 fec0::1 ff02::1 224.0.0.1 239.1.1.1 255.255.255.255 240.0.0.1 100.64.0.1
+			100.100.100.200 192.0.0.192 198.18.0.1 168.63.129.16 2001:db8::1 2001::1 100::1 192.0.2.1`: true,
+		`8.8.8.8 1.1.1.1 172.32.0.1 172.15.0.1 192.167.1.1 100.63.255.255 100.128.0.1 169.253.1.1 126.0.0.1
+			128.0.0.1 2606:4700:4700::1111 2a00:1450:4001::200e ::ffff:8.8.8.8 64:ff9b::8.8.8.8
+			2002:808:808::1 168.63.129.17 2001:4860:4860::8888`: false,
+	} {
+		for _, text := range strings.Fields(list) {
+			if got := isInside(netip.MustParseAddr(text)); got != want {
+				t.Errorf("%s: %t", text, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package park
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving"
+)
+
+// Suspend makes a request wait without a goroutine. A handler of an HTTPServer calls it before it
+// has written anything, and returns. register is called before Suspend returns, and gives the
+// request to the program, which calls [Suspended.Resume] when it has an answer. After that, then is
+// called as a handler is, and answers.
+//
+//	func poll(w http.ResponseWriter, r *http.Request) {
+//		err := park.Suspend(w, r, queue.add, func(w http.ResponseWriter, r *http.Request) {
+//			io.WriteString(w, queue.next())
+//		})
+//		if err != nil {
+//			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+//		}
+//	}
+//
+// If Suspend returns nil, the handler and what is around it must not use w or the body of r any
+// more. then runs exactly once, with a context whose [context.Cause] says why: [ErrWaitTimeout],
+// [ErrClientGone] when the client has closed or half-closed its connection, http.ErrServerClosed
+// after Shutdown, when it can still answer, and after Close, when it cannot, and nil after Resume,
+// unless the client has gone since. There is one exception: a handler that panics after Suspend
+// ends the request.
+//
+// then gets the request as the handler had it: with the fields that middleware has set, Pattern,
+// the path values, parsed forms and the body, which Suspend reads first. Its context has what the
+// server has put there, such as the values of ConnContext, and no value of middleware, because some
+// middleware uses its context for the next request. What then needs of that must be captured
+// before. The answer gets the header fields that were set on w until the handler returned.
+//
+// A ResponseWriter that is not net/http's own must have an Unwrap method, as for an
+// [http.ResponseController], and one that encodes the answer does not encode that of then. Suspend
+// calls register, then waits in the handler's goroutine, and then calls then with w, if w has no
+// such method or has a Content-Encoding; if something was written; if the connection cannot be
+// parked; with HTTP/2; and with every other server, such as one of package httptest. Then the
+// context is that of r, with its values. Stats.Blocked counts these requests.
+//
+// Suspend fails with [ErrTooLong] for a body beyond the limit, which can still be read; with the
+// error of reading the body; with [ErrMaxSuspended]; with http.ErrHijacked if there was a call of it
+// or of Hijack before; and with socknotify.ErrInvalid if an argument is nil. Neither register nor
+// then is called in these cases, and the handler answers.
+func Suspend(w http.ResponseWriter, r *http.Request, register func(*Suspended),
+	then func(http.ResponseWriter, *http.Request)) error {
+	return SuspendWith(w, r, SuspendOptions{}, register, then)
+}
+
+// SuspendOptions are the options of [SuspendWith].
+type SuspendOptions struct {
+	// Timeout ends the wait with ErrWaitTimeout. 0 means never. It is never early and at most 0.2
+	// seconds late.
+	Timeout time.Duration
+	// MaxBody bounds the body of the request, in bytes. 0 means 64 KiB, and a negative value means
+	// no limit.
+	MaxBody int64
+	// HalfClose lets a request wait whose client has ended its own side of the connection. It may
+	// still read the answer, but most have gone. Only a reset ends the wait then, and the context of
+	// then does not end with the client.
+	HalfClose bool
+}
+
+const defaultMaxBody = 64 << 10
+
+// SuspendWith is [Suspend] with options.
+func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	if w == nil || r == nil || register == nil || then == nil {
+		return fmt.Errorf("park: suspend: %w: nil", socknotify.ErrInvalid)
+	}
+	inner := innermost(w)
+	s, _ := r.Context().Value(sessionKey{}).(*session)
+	if !isResponse(inner) {
+		s = nil
+	}
+	if s != nil && s.hijacked {
+		return http.ErrHijacked
+	}
+	body, err := takeBody(r, serving.Or(o.MaxBody, defaultMaxBody))
+	if err != nil {
+		return fmt.Errorf("park: suspend: %w", err)
+	}
+	if s != nil && s.canSuspend(inner) {
+		if err := o.suspend(s, r, body, register, then); err != http.ErrServerClosed {
+			return err
+		}
+	}
+	return o.block(w, r, body, register, then)
+}
+
+// suspend takes the connection from net/http. It fails with http.ErrServerClosed, and has done
+// nothing then, if Shutdown has begun.
+func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	server := s.hc.in.server
+	buf := headBuffers.Get().(*[]byte)
+	defer headBuffers.Put(buf)
+	head := appendRequest((*buf)[:0], &s.served, r, body, s.hc.conn.RemoteAddr())
+	if cap(head) <= 64<<10 {
+		*buf = head
+	}
+	size := int64(len(head))
+	since, err := server.claim(size, false)
+	if err != nil {
+		return err
+	}
+	q := &Suspended{hc: s.hc, size: size, since: since, timeout: o.Timeout, halfClose: o.HalfClose}
+	s.suspended = q
+	next, err := s.leave()
+	if err != nil {
+		s.suspended = nil
+		server.release(undecided, size, since, false)
+		return fmt.Errorf("park: suspend: %w", err)
+	}
+	q.then, q.head, q.forms = then, string(append(head, next...)), formsOf(r)
+	register(q)
+	return nil
+}
+
+// leave takes the connection from net/http. It returns what net/http has read of the next request.
+func (s *session) leave() (next []byte, err error) {
+	_, rw, err := s.served.w.(http.Hijacker).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	next, _ = rw.Reader.Peek(rw.Reader.Buffered())
+	_, unread := s.detach()
+	return append(next[:len(next):len(next)], unread...), nil
+}
+
+// block waits in the handler's goroutine.
+func (o *SuspendOptions) block(w http.ResponseWriter, r *http.Request, body []byte,
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	var closing <-chan struct{}
+	q := &Suspended{blocked: make(chan struct{})}
+	var since time.Duration
+	server := serverOf(r)
+	if server != nil {
+		var err error
+		switch since, err = server.claim(0, true); err {
+		case nil:
+			closing = server.waits.closing
+		case http.ErrServerClosed:
+			server = nil
+			q.decide(byServer)
+		default:
+			return err
+		}
+	}
+	released := server == nil
+	defer func() {
+		if !released { // register has panicked
+			server.release(undecided, 0, since, true)
+		}
+	}()
+	register(q)
+	q.await(o.Timeout, r.Context().Done(), closing, nil)
+	if !released {
+		released = true
+		server.release(q.why, 0, since, true)
+	}
+	cause := endings[q.why]
+	if c := context.Cause(r.Context()); q.why == byClient && c != context.Canceled {
+		cause = c // the deadline of a middleware
+	}
+	r = r.WithContext(withCause(r.Context(), cause))
+	r.Body = bodyOf(string(body))
+	then(w, r)
+	return nil
+}
+
+// serverOf returns the HTTPServer of a request, or nil.
+func serverOf(r *http.Request) *HTTPServer {
+	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		if h, ok := srv.Handler.(methodRecorder); ok {
+			return h.server
+		}
+	}
+	return nil
+}
+
+// withCause returns the context of then.
+func withCause(parent context.Context, cause error) context.Context {
+	if cause == nil {
+		return parent
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	cancel(cause)
+	return ctx
+}
+
+// innermost returns the ResponseWriter below all that have an Unwrap method.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = u.Unwrap()
+	}
+}
+
+// isResponse reports whether w is net/http's own ResponseWriter for HTTP/1.
+func isResponse(w http.ResponseWriter) bool {
+	t := reflect.TypeOf(w)
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http" &&
+		t.Elem().Name() == "response"
+}
+
+// canSuspend reports whether the request that the session serves can wait without a goroutine.
+// inner is net/http's ResponseWriter. The state of the answer and of the body is not exported. If
+// it cannot be found, because net/http has changed, the request waits with its goroutine.
+func (s *session) canSuspend(inner http.ResponseWriter) bool {
+	x := &s.served
+	return x.w == inner && s.hc.onReady != nil && x.major == 1 && validToken(x.method) &&
+		!is(pointedStruct(reflect.ValueOf(inner)), "wroteHeader", true) &&
+		x.w.Header().Get("Content-Encoding") == "" && x.consumed()
+}
+
+// is reports whether a field of a struct has the value, or is not there.
+func is(v reflect.Value, field string, value bool) bool {
+	f := v.FieldByName(field)
+	return f.Kind() != reflect.Bool || f.Bool() == value
+}
+
+// consumed reports whether nothing is left of the body that net/http reads from the connection. If
+// middleware decodes the body, the end may not have been read yet.
+func (x *served) consumed() bool {
+	if x.body == nil || x.body == http.NoBody {
+		return true
+	}
+	v := pointedStruct(reflect.ValueOf(x.body))
+	if below := v.FieldByName("readCloser"); below.Kind() == reflect.Interface {
+		v = pointedStruct(below.Elem()) // Expect: 100-continue
+	}
+	if is(v, "sawEOF", false) {
+		x.body.Read(make([]byte, 1))
+	}
+	return !is(v, "sawEOF", false)
+}
+
+// pointedStruct returns the struct that a pointer points to, or an empty one.
+func pointedStruct(v reflect.Value) reflect.Value {
+	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		return v.Elem()
+	}
+	return reflect.ValueOf(struct{}{})
+}
+
+// validToken reports whether a method can be written as it is.
+func validToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
+
+// takeBody reads the body of a request. If it is too long, it can still be read.
+func takeBody(r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	if limit == 0 {
+		limit = math.MaxInt64 - 1
+	}
+	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case errors.Is(err, http.ErrBodyReadAfterClose):
+		return nil, nil // the handler has read what it wanted
+	case err != nil:
+		return nil, err
+	case int64(len(b)) <= limit:
+		return b, nil
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(b), r.Body), r.Body}
+	return nil, ErrTooLong
+}
+
+// bodyOf returns the body of a request that has been read.
+func bodyOf(text string) io.ReadCloser {
+	if text == "" {
+		return http.NoBody
+	}
+	return io.NopCloser(strings.NewReader(text))
+}
+
+// await waits until the end of the wait is decided, in a goroutine of its own.
+func (q *Suspended) await(timeout time.Duration, gone, closing, ended <-chan struct{}) {
+	if timeout > 0 {
+		timer := clock.Current().AfterFunc(timeout, func() { q.decide(byTimeout) })
+		defer timer.Stop()
+	}
+	select {
+	case <-q.blocked:
+	case <-gone:
+		q.decide(byClient)
+	case <-closing:
+		q.decide(byServer)
+	case <-ended:
+		q.decide(byServer)
+	}
+}
+
+var headBuffers = sync.Pool{New: func() any { return new([]byte) }}

@@ -1,0 +1,290 @@
+package park
+
+import (
+	"context"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// A Suspended is a request that waits. See [Suspend]. Its methods may be called concurrently.
+type Suspended struct {
+	// The goroutine of the handler owns the request until the outermost handler has returned, which
+	// parks the connection in wait. The lot has it then, until it calls endSuspended, once. It does so
+	// because of the socket, its wheel, its end, or a goroutine that has decided to end the wait. The
+	// first of them to set why has decided. If the connection is not parked yet, wait finds it set.
+
+	then  func(http.ResponseWriter, *http.Request)
+	head  string // see suspended_request.go
+	out   string // the header of the answer, as the handler has left it
+	forms *forms
+
+	mu        sync.Mutex
+	why       ending
+	halfClose bool
+	hc        *httpConn     // nil if the request has its goroutine, and after the end
+	blocked   chan struct{} // nil, or closed when why is set, for a goroutine that waits
+	timeout   time.Duration
+	since     time.Duration // as claim has returned it
+	size      int64         // as counted
+}
+
+// An ending says why a request no longer waits.
+type ending uint8
+
+const (
+	undecided ending = iota
+	byResume
+	byTimeout
+	byClient
+	byServer
+	byPanic // of the handler: then is not called
+	endingsCount
+)
+
+// endings has what context.Cause returns in then.
+var endings = [endingsCount]error{
+	byTimeout: ErrWaitTimeout, byClient: ErrClientGone, byServer: http.ErrServerClosed,
+}
+
+// Resume ends the wait: then is called, in another goroutine. Resume never waits, and may be called
+// from any goroutine at any time, also by register. It reports whether this call has ended the
+// wait; if not, then was called, or is about to be, for another reason.
+func (q *Suspended) Resume() bool {
+	if !q.decide(byResume) {
+		return false
+	}
+	q.wake()
+	return true
+}
+
+// decide sets why, unless that was done before.
+func (q *Suspended) decide(why ending) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.why != undecided {
+		return false
+	}
+	q.why = why
+	if q.blocked != nil {
+		close(q.blocked)
+	}
+	return true
+}
+
+func (q *Suspended) decided() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.why != undecided
+}
+
+// wake makes the lot call endSuspended, if the connection is parked.
+func (q *Suspended) wake() {
+	q.mu.Lock()
+	hc := q.hc
+	q.mu.Unlock()
+	if hc != nil {
+		hc.in.lot.wakeParked(hc, (*suspendedConn)(q))
+	}
+}
+
+// wait parks the connection of a request whose handler has returned. The request may have ended,
+// and the connection may be used otherwise, when the lot has it.
+func (q *Suspended) wait() {
+	hc, server := q.hc, q.hc.in.server
+	if q.decided() {
+		q.begin()
+		return
+	}
+	idle := time.Duration(-1)
+	if q.timeout > 0 {
+		idle = q.timeout
+	}
+	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: (*suspendedConn)(q),
+		f: endSuspended, idle: idle, await: q.awaits()})
+	if err == nil {
+		if server.waits.isClosed() {
+			q.decide(byServer) // Shutdown may not have found the connection in the lot
+		}
+		if q.decided() {
+			hc.in.lot.wakeParked(hc, (*suspendedConn)(q))
+		}
+		return
+	}
+	// The lot is closed, or the connection cannot be registered.
+	q.mu.Lock()
+	q.blocked = make(chan struct{})
+	if q.why != undecided {
+		close(q.blocked)
+	}
+	q.mu.Unlock()
+	q.await(q.timeout, nil, server.waits.closing, hc.in.ended)
+	q.begin()
+}
+
+// awaits returns what the client can do to end the wait. A next request stays in the socket.
+func (q *Suspended) awaits() awaited {
+	if q.halfClose {
+		return awaitReset
+	}
+	return awaitEnd
+}
+
+// A suspendedConn is what the lot has of a waiting request. It learns from its methods why the lot
+// calls the function. The lot enables such a connection for the end of the client's side alone, so
+// that a next request stays in the socket.
+type suspendedConn Suspended
+
+func (c *suspendedConn) Close() error {
+	(*Suspended)(c).decide(byServer)
+	return nil
+}
+
+func (c *suspendedConn) SetReadDeadline(time.Time) error {
+	(*Suspended)(c).decide(byTimeout)
+	return nil
+}
+
+func (*suspendedConn) Read([]byte) (int, error)         { return 0, net.ErrClosed }
+func (*suspendedConn) Write([]byte) (int, error)        { return 0, net.ErrClosed }
+func (*suspendedConn) LocalAddr() net.Addr              { return nil }
+func (*suspendedConn) RemoteAddr() net.Addr             { return nil }
+func (*suspendedConn) SetDeadline(time.Time) error      { return nil }
+func (*suspendedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// endSuspended is the function of the lot for all waiting requests.
+func endSuspended(conn net.Conn) {
+	q := (*Suspended)(conn.(*suspendedConn))
+	q.decide(byClient) // unless it was decided otherwise
+	q.begin()
+}
+
+// begin has net/http call then: it begins a session as for a new connection. What the session reads
+// is a head that net/http parses, and what the client has sent after its request. Nothing in that
+// head comes from the program, and it has no body, so it cannot take a byte of the next request.
+func (q *Suspended) begin() {
+	hc := q.hc
+	conn := hc.newSession(nil, 0)
+	s := conn.(inSession).self()
+	s.answers, s.brief = q, true
+	s.next = q.wireHead()
+	if !hc.in.push(arrival{conn: conn, hc: hc}) {
+		hc.finish()
+		q.abandon()
+	}
+}
+
+// taken is what then needs.
+type taken struct {
+	then  func(http.ResponseWriter, *http.Request)
+	head  string
+	out   string
+	forms *forms
+	why   ending
+}
+
+// take ends the wait. The Suspended, which the program may keep, then holds nothing.
+func (q *Suspended) take() (t taken) {
+	hc := q.hc
+	q.mu.Lock()
+	t = taken{q.then, q.head, q.out, q.forms, q.why}
+	q.then, q.head, q.out, q.forms, q.hc = nil, "", "", nil, nil
+	q.mu.Unlock()
+	hc.in.server.release(t.why, q.size, q.since, false)
+	return t
+}
+
+// answer calls then. base is the request that net/http has parsed from the head of begin.
+func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
+	t := q.take()
+	defer t.forms.remove()
+	ctx := base.Context()
+	if q.halfClose {
+		ctx = context.WithoutCancel(ctx) // it would end with the client's side
+	}
+	r := t.request(base.WithContext(withCause(ctx, endings[t.why])))
+	h := w.Header()
+	in := textReader{t.out}
+	in.header(h)
+	t.then(w, r)
+}
+
+// abandon calls then without net/http, after the connection was closed because its server has
+// ended.
+func (q *Suspended) abandon() {
+	q.decide(byServer)
+	hc := q.hc
+	hc.try(func() {
+		base := q.wireRequest()
+		base.RemoteAddr = hc.conn.RemoteAddr().String()
+		ctx := hc.ctx
+		if ctx == nil {
+			ctx = hc.in.ctx
+		}
+		ctx = context.WithValue(ctx, http.LocalAddrContextKey, hc.conn.LocalAddr())
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(http.ErrServerClosed)
+		if c, ok := hc.conn.(connectionStater); ok {
+			state := c.ConnectionState()
+			base.TLS = &state
+		}
+		q.answer(closedWriter{}, base.WithContext(ctx))
+	})
+}
+
+// handled is called when the outermost handler has ended. It parks the connection of a request that
+// waits. If the handler has panicked, it closes the connection.
+func (s *session) handled(returned bool) {
+	q, w := s.suspended, s.served.w
+	s.served, s.suspended = served{}, nil
+	switch {
+	case q == nil:
+	case returned:
+		if h := w.Header(); len(h) > 0 {
+			q.out = string(appendHeader(nil, h))
+		}
+		q.wait()
+	default:
+		q.drop()
+	}
+}
+
+// drop ends the request of a handler that has panicked.
+func (q *Suspended) drop() {
+	q.decide(byPanic)
+	hc := q.hc
+	t := q.take()
+	t.forms.remove()
+	hc.finish()
+}
+
+// A closedWriter is the ResponseWriter of a connection that was closed.
+type closedWriter map[string][]string
+
+func (w closedWriter) Header() http.Header     { return http.Header(w) }
+func (closedWriter) Write([]byte) (int, error) { return 0, http.ErrServerClosed }
+func (closedWriter) WriteHeader(int)           {}
+func (closedWriter) FlushError() error         { return http.ErrServerClosed }
+
+// forms holds what was parsed of a request before it waited.
+type forms struct {
+	form, post url.Values
+	multipart  *multipart.Form
+}
+
+func formsOf(r *http.Request) *forms {
+	if r.Form == nil && r.PostForm == nil && r.MultipartForm == nil {
+		return nil
+	}
+	return &forms{r.Form, r.PostForm, r.MultipartForm}
+}
+
+// remove removes the files of a form, as net/http does after a request.
+func (f *forms) remove() {
+	if f != nil && f.multipart != nil {
+		f.multipart.RemoveAll()
+	}
+}

@@ -1,0 +1,167 @@
+package park
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/metrics"
+)
+
+// waits counts the requests of an HTTPServer that wait.
+type waits struct {
+	closing chan struct{} // closed when Shutdown has begun
+	clock   clock.Clock
+	start   time.Time
+	times   metrics.Recorder
+
+	mu               sync.Mutex
+	began            map[time.Duration]int // by the second, since start, in which they began to wait
+	closed           bool
+	empty            chan struct{} // not nil if Shutdown waits; closed when nothing waits any more
+	waiting, blocked int
+	bytes            int64
+	refused          uint64
+	ended            [endingsCount]uint64
+}
+
+// open is called before the first request.
+func (c *waits) open() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock = clock.Current()
+	c.start, c.began, c.closing = c.clock.Now(), make(map[time.Duration]int), make(chan struct{})
+}
+
+// claim counts a request that is to wait. It returns the time, since start. release must follow,
+// unless claim fails: with http.ErrServerClosed after Shutdown, and with ErrMaxSuspended.
+func (s *HTTPServer) claim(size int64, blocks bool) (since time.Duration, err error) {
+	c := &s.waits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, http.ErrServerClosed
+	case s.MaxSuspended > 0 && c.waiting >= s.MaxSuspended,
+		s.MaxSuspendedBytes > 0 && c.bytes+size > s.MaxSuspendedBytes:
+		c.refused++
+		return 0, ErrMaxSuspended
+	}
+	since = c.clock.Since(c.start)
+	c.began[since.Truncate(time.Second)]++
+	c.waiting++
+	c.bytes += size
+	if blocks {
+		c.blocked++
+	}
+	return since, nil
+}
+
+// release ends the wait of a request that claim has counted, before then is called. With undecided
+// it has not waited.
+func (s *HTTPServer) release(why ending, size int64, since time.Duration, blocks bool) {
+	c := &s.waits
+	waited := c.clock.Since(c.start) - since
+	c.mu.Lock()
+	second := since.Truncate(time.Second)
+	if c.began[second]--; c.began[second] == 0 {
+		delete(c.began, second)
+	}
+	c.waiting--
+	c.bytes -= size
+	if blocks {
+		c.blocked--
+	}
+	c.ended[why]++
+	if c.empty != nil && c.waiting == 0 {
+		close(c.empty)
+		c.empty = nil
+	}
+	c.mu.Unlock()
+	if why != undecided {
+		c.times.Record(waited)
+	}
+}
+
+// addTo sets the counters of waiting requests.
+func (c *waits) addTo(st *Stats) {
+	c.mu.Lock()
+	st.Suspended, st.Blocked, st.SuspendedBytes = c.waiting, c.blocked, c.bytes
+	st.RefusedSuspends, st.Resumed = c.refused, c.ended[byResume]
+	st.WaitTimeouts, st.ClientsGone = c.ended[byTimeout], c.ended[byClient]
+	st.WaitsClosed = c.ended[byServer] + c.ended[byPanic]
+	for second := range c.began {
+		st.LongestWait = max(st.LongestWait, c.clock.Since(c.start)-second)
+	}
+	c.mu.Unlock()
+	c.times.AddTo(&st.WaitTime)
+}
+
+// close makes claim fail, and ends the waits of goroutines. It returns a channel that is closed
+// when nothing waits, or nil if that is so.
+func (c *waits) close() (empty <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		if c.closing != nil {
+			close(c.closing)
+		}
+	}
+	if c.waiting > 0 && c.empty == nil {
+		c.empty = make(chan struct{})
+	}
+	return c.empty
+}
+
+func (c *waits) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// endWaits ends the waits of all requests for Shutdown, unless EndSuspended is set, and waits until
+// their then has been called: net/http serves no further request after that.
+func (s *HTTPServer) endWaits(ctx context.Context, served []*listener) {
+	empty := s.waits.close()
+	if empty == nil || s.EndSuspended {
+		return
+	}
+	s.Server.SetKeepAlivesEnabled(false)
+	for _, l := range served {
+		l.lot.endSuspended()
+	}
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	}
+}
+
+// endSuspended ends the waits of all requests that are parked.
+func (l *Lot) endSuspended() {
+	l.conns.all(func(pc *parkedConn) {
+		pc.mu.Lock()
+		defer pc.mu.Unlock()
+		if c, ok := pc.conn.(*suspendedConn); ok {
+			(*Suspended)(c).decide(byServer)
+			l.dispatchLocked(pc, woken)
+		}
+	})
+}
+
+// wakeParked makes the function of a connection run that is parked as conn.
+func (l *Lot) wakeParked(hc *httpConn, conn *suspendedConn) {
+	var pc *parkedConn
+	hc.raw.Control(func(number uintptr) { pc = l.conns.of(l.conns.at(number), hc.base) })
+	if pc == nil {
+		return
+	}
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if pc.conn == net.Conn(conn) {
+		l.dispatchLocked(pc, woken)
+	}
+}

@@ -1,0 +1,369 @@
+package park
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/unwrap"
+)
+
+// A Tunnel is two connections that [Tunnels.Join] has joined. Its methods may be called
+// concurrently.
+type Tunnel struct {
+	// Value is that of the TunnelOptions.
+	Value any
+
+	in *Tunnels
+
+	mu    sync.Mutex
+	moved time.Duration  // when bytes were last sent, since the lot's start
+	cause *error         // for OnClose; nil if there is none
+	f     func(net.Conn) // for the lot; nil if both sides are plain
+	index int32          // in Tunnels.list, under Tunnels.mu
+	life  tunnelLife
+
+	a, b tunnelSide
+}
+
+// A tunnelLife is where a tunnel is between Join and OnClose.
+type tunnelLife uint8
+
+const (
+	tunnelOpen    tunnelLife = iota
+	tunnelClosing            // it has a cause, and a goroutine closes the connections
+	tunnelClosed             // they are closed; the last copying goroutine ends the tunnel
+	tunnelEnded
+)
+
+// A tunnelSide is a connection of a tunnel, and the direction that begins there: its bytes go to
+// the other side, its peer.
+//
+// A goroutine copies a direction: it sets copying, moves bytes until the source is empty or the
+// peer takes no more, and clears copying again. Then each side that is at rest is parked for what
+// would move bytes:
+//
+//   - for reading, if its own direction is open and has no rest;
+//   - for writing, if the direction of its peer has a rest, which is for this side.
+//
+// So one side or both are parked while no goroutine copies, and what wakes a side says which
+// directions to copy. Both directions may be copied at once.
+type tunnelSide struct {
+	of     *Tunnel
+	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn or a *Conn
+	socket nowait.Socket // below all wrappers
+	sent   atomic.Uint64 // bytes of this direction that the peer has taken
+
+	// These are used by the goroutine that copies, and under the lock if none does.
+	rest *[]byte // received here, and not taken by the peer; nil if there is none
+	eof  bool    // this side has ended its stream
+	done bool    // its end was passed to the peer
+
+	// These are used under the lock.
+	copying bool
+	armed   awaited // what the side is parked for; 0 if it is not
+	alone   bool    // it cannot be parked: goroutines copy from it and to it
+
+	plain bool // socket is that of conn itself
+}
+
+// Conns returns the connections, for their addresses and settings. The caller must not read, write,
+// park or close them.
+func (t *Tunnel) Conns() (a, b net.Conn) { return t.a.conn, t.b.conn }
+
+// Bytes returns how many bytes a has sent that b has taken, and how many b has sent that a has.
+func (t *Tunnel) Bytes() (forth, back uint64) { return t.a.sent.Load(), t.b.sent.Load() }
+
+// Idle returns the time since bytes were last moved.
+func (t *Tunnel) Idle() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.in.lot.now() - t.moved
+}
+
+// Abort ends the tunnel: both connections are reset, and what was not sent is lost. OnClose gets
+// the cause, which is net.ErrClosed if it is nil. Abort does nothing if the tunnel has ended.
+func (t *Tunnel) Abort(cause error) {
+	if cause == nil {
+		cause = net.ErrClosed
+	}
+	t.end(cause)
+}
+
+// shakeHands performs the TLS handshakes of new connections, and begins the tunnel.
+func (t *Tunnel) shakeHands() {
+	err := error(errGoexit)
+	defer func() { t.release(&t.a, false, err) }()
+	err = t.in.log.Guard(t.a.conn, func() error {
+		for _, s := range [2]*tunnelSide{&t.a, &t.b} {
+			if err := s.shakeHands(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// run is the function of a parked side.
+func (s *tunnelSide) run() {
+	t, p, quiet := s.of, s.peer(), false
+	if c, ok := s.conn.(*Conn); ok {
+		quiet = c.why != readable
+	}
+	t.mu.Lock()
+	s.armed = awaitNothing
+	open := t.life == tunnelOpen
+	in := open && !p.copying && p.rest != nil
+	out := open && !s.copying && !s.eof && s.rest == nil
+	s.copying, p.copying = s.copying || out, p.copying || in
+	t.mu.Unlock()
+	switch {
+	case in && out && !s.plain: // the write to s may wait
+		t.in.goroutines.Go(func() { p.copy(copyQuietly) })
+	case in:
+		p.copy(copyQuietly)
+	}
+	switch {
+	case out && quiet:
+		s.copy(copyQuietly)
+	case out:
+		s.copy(copyReady)
+	case !in:
+		t.release(nil, false, nil)
+	}
+}
+
+// release ends the copying of the direction of s, if s is not nil, and parks the sides for what the
+// tunnel waits for. err ends the tunnel, unless it says that the side cannot be parked.
+func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
+	lot := t.in.lot
+	t.mu.Lock()
+	if moved {
+		t.moved = lot.now()
+	}
+	if isUnfit(err) {
+		lot.refuse(s.conn, fmt.Errorf("park: %w: %w", ErrUnparkable, err))
+		s.alone, err = true, nil
+	}
+	if s != nil {
+		s.copying = false
+		if p := s.peer(); s.done && p.armed != awaitNothing && t.in.HalfCloseTimeout > 0 {
+			lot.Wake(p.conn) // it was parked for IdleTimeout
+		}
+	}
+	open := t.life == tunnelOpen
+	switch {
+	case !open:
+	case err == nil:
+		err = t.arm()
+	case lot.closing.Load():
+		err = ErrServerClosed
+	}
+	t.mu.Unlock()
+	switch {
+	case !open:
+		t.finish()
+	case err != nil:
+		t.end(err)
+	}
+}
+
+// errTunnelOver is the cause of a tunnel whose sides have ended their streams.
+var errTunnelOver = errors.New("park: the tunnel is over")
+
+// arm parks the sides that are at rest. An error ends the tunnel. The caller holds t.mu.
+func (t *Tunnel) arm() error {
+	g, left := t.in, time.Duration(-1)
+	if !t.a.copying && !t.b.copying && t.a.done && t.b.done {
+		return errTunnelOver
+	}
+	if d := g.idleTimeout(t.halfClosed()); d > 0 {
+		if left = durations.Add(t.moved, d) - g.lot.now(); left <= 0 {
+			return ErrIdle
+		}
+	}
+	if err := t.a.arm(left); err != nil {
+		return err
+	}
+	return t.b.arm(left)
+}
+
+// halfClosed reports whether one direction is done. The caller holds t.mu.
+func (t *Tunnel) halfClosed() bool {
+	return !t.a.copying && t.a.done || !t.b.copying && t.b.done // done is set by the one who copies
+}
+
+// arm parks a side for at most the time left, unless that is negative. The caller holds the
+// tunnel's lock, so the side's function waits until it has returned.
+func (s *tunnelSide) arm(left time.Duration) error {
+	p, want := s.peer(), awaitNothing
+	if !s.copying && !s.eof && s.rest == nil {
+		want |= awaitRead
+	}
+	if !p.copying && p.rest != nil {
+		want |= awaitWrite
+	}
+	lot := s.of.in.lot
+	switch {
+	case want == s.armed:
+		return nil
+	case s.alone:
+		s.copyAlone(want)
+		return nil
+	case s.armed != awaitNothing && want&^s.armed == awaitRead && !s.plain:
+		lot.Wake(s.conn) // the wrapper may hold bytes, which Park looks for
+		return nil
+	case s.armed != awaitNothing:
+		s.armed |= want
+		lot.await(s.conn, s.armed)
+		return nil
+	}
+	s.armed = want
+	err := s.park(want, left)
+	if err == nil {
+		return nil
+	}
+	s.armed = awaitNothing
+	switch {
+	case errors.Is(err, ErrUnparkable):
+		s.alone = true
+		s.copyAlone(want)
+		return nil
+	case errors.Is(err, ErrClosed):
+		return ErrServerClosed
+	}
+	return err
+}
+
+// end ends the tunnel with a cause, unless it has one. A tunnel that is over is closed, and so is
+// an idle one that holds no bytes. Others are reset.
+func (t *Tunnel) end(cause error) {
+	t.mu.Lock()
+	first := t.life == tunnelOpen
+	var armedA, armedB, calm bool
+	if first {
+		t.life = tunnelClosing
+		if cause != errTunnelOver {
+			t.cause = &cause
+		}
+		switch cause {
+		case ErrIdle:
+			t.in.idle.Add(1)
+		case ErrSlow:
+			t.in.slow.Add(1)
+		}
+		armedA, armedB = t.a.armed != awaitNothing, t.b.armed != awaitNothing
+		calm = !t.a.copying && !t.b.copying && t.a.rest == nil && t.b.rest == nil
+	}
+	t.mu.Unlock()
+	if !first {
+		return
+	}
+	reset := cause != errTunnelOver && (cause != ErrIdle || !calm)
+	t.a.close(armedA, reset)
+	t.b.close(armedB, reset)
+	t.mu.Lock()
+	t.life = tunnelClosed
+	t.mu.Unlock()
+	t.finish()
+}
+
+// finish calls OnClose, if the connections are closed and no goroutine copies.
+func (t *Tunnel) finish() {
+	g := t.in
+	t.mu.Lock()
+	last := t.life == tunnelClosed && !t.a.copying && !t.b.copying
+	if last {
+		t.life = tunnelEnded
+		t.a.takeRest()
+		t.b.takeRest()
+	}
+	t.mu.Unlock()
+	if !last {
+		return
+	}
+	defer g.remove(t)
+	if g.OnClose != nil {
+		var cause error
+		if t.cause != nil {
+			cause = *t.cause
+		}
+		g.log.Guard(t.a.conn, func() error {
+			g.OnClose(t, cause)
+			return nil
+		})
+	}
+}
+
+// init prepares a side. received is sent to its peer first.
+func (s *tunnelSide) init(t *Tunnel, conn net.Conn, received []byte) {
+	s.of, s.conn = t, conn
+	if len(received) > 0 {
+		s.rest = &received
+	}
+	found, err := t.in.lot.find(conn)
+	if err == nil {
+		s.socket = nowait.Of(found.Raw)
+	}
+	if s.plain = found.Plain && s.socket.OK(); s.plain {
+		return
+	}
+	if !unwrap.Plain(conn) {
+		s.conn = Wrap(conn)
+	}
+	if t.f == nil {
+		t.f = t.run
+	}
+}
+
+// run is the function of a side that is not plain.
+func (t *Tunnel) run(conn net.Conn) {
+	if conn == t.a.conn {
+		t.a.run()
+	} else {
+		t.b.run()
+	}
+}
+
+// peer returns the other side.
+func (s *tunnelSide) peer() *tunnelSide {
+	if t := s.of; s == &t.a {
+		return &t.b
+	}
+	return &s.of.a
+}
+
+// pendingTLS returns the layer whose handshake is not complete, or nil.
+func (s *tunnelSide) pendingTLS() unwrap.TLSConn {
+	c, ok := s.conn.(*Conn)
+	if !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pendingTLS(s.of.in.lot.config.Unwrap)
+}
+
+func (s *tunnelSide) shakeHands() error {
+	g, t := s.of.in, s.pendingTLS()
+	if t == nil {
+		return nil
+	}
+	until := deadline(g.HandshakeTimeout)
+	t.SetDeadline(until)
+	if err := t.HandshakeContext(context.Background()); err != nil {
+		if timedOut(err, until) {
+			g.late.Add(1)
+			return ErrHandshake
+		}
+		g.rejected.Add(1)
+		return fmt.Errorf("park: tunnel: %w", err)
+	}
+	return t.SetDeadline(time.Time{})
+}

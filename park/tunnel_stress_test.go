@@ -1,0 +1,183 @@
+package park
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
+)
+
+// Tunnels between connections of every kind carry bytes both ways, while peers read slowly, end
+// their streams, reset and stop, and the tunnels are aborted and shut down. What a peer receives is
+// a beginning of what the other has sent, and all of it if both have ended their streams; and
+// nothing is left behind.
+func TestTunnelStress(t *testing.T) {
+	for end := time.Now().Add(stressDuration(t)); ; {
+		tunnelStressRound(t)
+		if t.Failed() || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+func tunnelStressRound(t *testing.T) {
+	g := &Tunnels{Logger: quietLogger}
+	if rand.IntN(2) == 0 {
+		g.IdleTimeout = timeout
+	}
+	g.OnClose = func(tunnel *Tunnel, err error) {
+		x := tunnel.Value.(*stressTunnel)
+		x.err = err
+		close(x.closed)
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		for name1, kind1 := range streamKinds {
+			for name2, kind2 := range streamKinds {
+				if rand.IntN(8) > 0 {
+					continue
+				}
+				x := &stressTunnel{name: name1 + " and " + name2, closed: make(chan struct{})}
+				var a, b net.Conn
+				a, x.peers[0] = kind1(t)
+				b, x.peers[1] = kind2(t)
+				all.Go(func() { x.run(t, g, a, b) })
+			}
+		}
+	}
+	if rand.IntN(3) == 0 {
+		await.Pause(time.Duration(rand.IntN(50)) * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(50))*time.Millisecond)
+		g.Shutdown(ctx)
+		cancel()
+	}
+	all.Wait()
+	must(t, g.Shutdown(context.Background()))
+	if s := g.Stats(); s.Conns != 0 || s.QueuedBytes != 0 || s.Parked != 0 || s.Running != 0 || s.Panics != 0 {
+		t.Errorf("left behind: %+v", s)
+	}
+}
+
+// A stressTunnel is a tunnel of TestTunnelStress, with its peers.
+type stressTunnel struct {
+	name     string
+	peers    [2]net.Conn
+	sent     [2]int // bytes of each peer
+	received [2]int
+	failed   [2]error // of reading; nil at the end of the stream
+	closed   chan struct{}
+	err      error // of OnClose
+}
+
+func (x *stressTunnel) run(t *testing.T, g *Tunnels, a, b net.Conn) {
+	defer x.peers[0].Close()
+	defer x.peers[1].Close()
+	tunnel, err := g.JoinWith(a, b, TunnelOptions{Value: x})
+	if err != nil {
+		a.Close()
+		b.Close()
+		return
+	}
+	var all sync.WaitGroup
+	graceful := rand.IntN(3) > 0
+	for i := range x.peers {
+		all.Go(func() { x.send(i, graceful) })
+		all.Go(func() { x.read(i) })
+	}
+	if !graceful {
+		await.Pause(time.Duration(rand.IntN(20)) * time.Millisecond)
+		switch rand.IntN(4) {
+		case 0:
+			tunnel.Abort(io.ErrNoProgress)
+		case 1:
+			x.peers[rand.IntN(2)].Close()
+		case 2:
+			resetPeer(x.peers[rand.IntN(2)])
+		default:
+			x.peers[0].Close()
+			x.peers[1].Close()
+		}
+	}
+	all.Wait()
+	if !graceful { // one of them may be open, with nothing more to send
+		x.peers[0].Close()
+		x.peers[1].Close()
+	}
+	<-x.closed
+	_, half1 := a.(closeWriter) // otherwise the tunnel ends with one of its directions
+	_, half2 := b.(closeWriter)
+	whole := graceful && half1 && half2 && x.err == nil
+	for i := range x.peers {
+		sent, got, err := x.sent[1-i], x.received[i], x.failed[i]
+		if errors.Is(err, errStressBytes) || got > sent || whole && (got < sent || err != nil) {
+			t.Errorf("%s: peer %d has received %d of %d bytes, %v, closed %v", x.name, i, got, sent, err, x.err)
+		}
+	}
+	if graceful && half1 && half2 && x.err != nil && !errors.Is(x.err, ErrServerClosed) {
+		t.Errorf("%s: %v", x.name, x.err)
+	}
+}
+
+// send sends bytes of a sequence, and then the end of the stream.
+func (x *stressTunnel) send(i int, graceful bool) {
+	conn := x.peers[i]
+	for range 1 + rand.IntN(40) {
+		b := make([]byte, 1+rand.IntN(4000))
+		if rand.IntN(10) == 0 {
+			b = make([]byte, 60<<10)
+		}
+		for j := range b {
+			b[j] = sequence(x.sent[i] + j)
+		}
+		n, err := conn.Write(b)
+		if err != nil {
+			x.sent[i] += len(b) // a part of it may arrive
+			return
+		}
+		x.sent[i] += n
+		if rand.IntN(6) == 0 {
+			await.Pause(time.Duration(rand.IntN(4)) * time.Millisecond)
+		}
+	}
+	if graceful || rand.IntN(2) == 0 {
+		conn.(closeWriter).CloseWrite()
+	}
+}
+
+func sequence(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
+
+// read reads to the end, at times slowly, and checks the bytes.
+func (x *stressTunnel) read(i int) {
+	conn, slow := x.peers[i], rand.IntN(3) == 0
+	conn.SetReadDeadline(time.Now().Add(timeout))
+	buf := make([]byte, 1+rand.IntN(16<<10))
+	for {
+		n, err := conn.Read(buf)
+		want := bytes.Clone(buf[:n])
+		for j := range want {
+			want[j] = sequence(x.received[i] + j)
+		}
+		if !bytes.Equal(buf[:n], want) {
+			err = fmt.Errorf("%w after %d", errStressBytes, x.received[i])
+		}
+		x.received[i] += n
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			x.failed[i] = err
+			return
+		}
+		if slow && rand.IntN(4) == 0 {
+			await.Pause(time.Millisecond)
+		}
+	}
+}

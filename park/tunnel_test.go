@@ -1,0 +1,650 @@
+package park
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/durationtest"
+	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/testclock"
+	"github.com/socknotify/socknotify/internal/test/words"
+)
+
+// newTunnels completes g, and verifies at the end of the test that nothing is left behind.
+func newTunnels(t testing.TB, g *Tunnels) (*Tunnels, chan error) {
+	t.Helper()
+	closed := make(chan error, 100)
+	if g.OnClose == nil {
+		g.OnClose = func(_ *Tunnel, err error) { closed <- err }
+	}
+	if g.Logger == nil {
+		g.Logger = quietLogger
+	}
+	t.Cleanup(func() {
+		g.Close()
+		must(t, g.Shutdown(context.Background()))
+		if s := g.Stats(); s.Conns != 0 || s.QueuedBytes != 0 || s.Parked != 0 || s.Running != 0 {
+			t.Errorf("left behind: %+v", s)
+		}
+	})
+	return g, closed
+}
+
+// eachTunnel runs test with a connection of each kind on either side of a tunnel. near is the peer
+// of that connection, far that of the other, which is plain.
+func eachTunnel(t *testing.T, test func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn))) {
+	for name, kind := range streamKinds {
+		for _, second := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", second"}[second], func(t *testing.T) {
+				test(t, func(t testing.TB, g *Tunnels) (near, far net.Conn) {
+					t.Helper()
+					a, near := kind(t)
+					b, far := pair(t, "tcp")
+					if second {
+						a, b = b, a
+					}
+					must(t, g.Join(a, b))
+					return near, far
+				})
+			})
+		}
+	}
+}
+
+// resting waits until no goroutine copies for n tunnels, unless a side has one of its own.
+func (g *Tunnels) resting(t testing.TB, n int) {
+	t.Helper()
+	waitFor(t, "the tunnels are at rest", func() bool {
+		st := g.Stats()
+		return st.Running == 0 && (st.Parked == 2*n || st.Unparkable > 0) && st.QueuedBytes == 0
+	})
+}
+
+// closeWrite ends the stream of a peer.
+func endStream(t testing.TB, conn net.Conn) {
+	t.Helper()
+	must(t, conn.(closeWriter).CloseWrite())
+}
+
+// Bytes go both ways, between which the tunnel is parked, and a half-close leaves the other
+// direction open.
+func TestTunnel(t *testing.T) {
+	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
+		g, closed := newTunnels(t, &Tunnels{})
+		near, far := join(t, g)
+		for range 6 {
+			send(t, near, "there")
+			expect(t, far, "there")
+			g.resting(t, 1)
+			send(t, far, "and back")
+			expect(t, near, "and back")
+			g.resting(t, 1)
+		}
+		endStream(t, near)
+		wantRest(t, far, "")
+		send(t, far, "last")
+		expect(t, near, "last")
+		wantEmpty(t, closed)
+		endStream(t, far)
+		wantRest(t, near, "")
+		must(t, receive(t, closed))
+		st := g.Stats()
+		if sum := st.BytesForth + st.BytesBack; sum != 6*13+4 || st.Accepted != 1 || st.Panics != 0 {
+			t.Errorf("%d bytes, %+v", sum, st)
+		}
+	})
+}
+
+// What was received before is sent first, and counts.
+func TestTunnelReceived(t *testing.T) {
+	for name, kind := range streamKinds {
+		t.Run(name, func(t *testing.T) {
+			var tunnel *Tunnel
+			ended := make(chan struct{})
+			g, _ := newTunnels(t, &Tunnels{OnClose: func(t *Tunnel, err error) { tunnel = t; close(ended) }})
+			a, near := kind(t)
+			b, far := pair(t, "tcp")
+			_, err := g.JoinWith(a, b, TunnelOptions{FromA: []byte("of a, "), FromB: []byte("of b, "), Value: 42})
+			must(t, err)
+			send(t, near, "and more")
+			expect(t, far, "of a, and more")
+			send(t, far, "and more")
+			expect(t, near, "of b, and more")
+			endStream(t, near)
+			wantRest(t, far, "")
+			far.Close()
+			receive(t, ended)
+			if forth, back := tunnel.Bytes(); forth != 14 || back != 14 || tunnel.Value != 42 {
+				t.Errorf("%d bytes there, %d back, value %v", forth, back, tunnel.Value)
+			}
+			if a, b := tunnel.Conns(); a.RemoteAddr() == nil || b.RemoteAddr() == nil {
+				t.Error("no addresses")
+			}
+		})
+	}
+}
+
+// pattern returns n bytes of which each is different from those near it.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = sequence(i)
+	}
+	return b
+}
+
+// A peer that does not read holds back its own direction alone, with a bounded rest in memory. When
+// it reads, it gets everything.
+func TestTunnelSlowReader(t *testing.T) {
+	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
+		for _, swap := range []bool{false, true} {
+			g, closed := newTunnels(t, &Tunnels{})
+			near, far := join(t, g)
+			send(t, near, "x") // the handshake
+			expect(t, far, "x")
+			fast, slow := near, far
+			if swap {
+				fast, slow = far, near
+			}
+			much := pattern(16 << 20)
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := fast.Write(much)
+				wrote <- err
+			}()
+			buf := make([]byte, 1000)
+			_, err := io.ReadFull(slow, buf)
+			must(t, err)
+			for range 20 { // the other direction is not held back
+				send(t, slow, "answer")
+				expect(t, fast, "answer")
+			}
+			if q := g.Stats().QueuedBytes; q > 32<<10 {
+				t.Errorf("%d bytes are queued", q)
+			}
+			got := make([]byte, len(much))
+			copy(got, buf)
+			slow.SetReadDeadline(time.Now().Add(timeout))
+			_, err = io.ReadFull(slow, got[len(buf):])
+			must(t, err)
+			if !bytes.Equal(got, much) {
+				t.Error("other bytes")
+			}
+			must(t, receive(t, wrote))
+			near.Close()
+			far.Close()
+			receive(t, closed)
+		}
+	})
+}
+
+// Tunnels whose peers do not read are parked, with a bounded rest.
+func TestTunnelSlowReaders(t *testing.T) {
+	for _, kind := range []string{"TCP", "TLS"} {
+		t.Run(kind, func(t *testing.T) {
+			n := long.Or(500, 50)
+			g, closed := newTunnels(t, &Tunnels{})
+			before := runtime.NumGoroutine()
+			var writing sync.WaitGroup
+			var peers []net.Conn
+			for range n {
+				a, near := streamKinds[kind](t)
+				b, far := pair(t, "tcp")
+				small(t, a, near, b, far)
+				must(t, g.Join(a, b))
+				peers = append(peers, near, far)
+				near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				writing.Go(func() {
+					for err := error(nil); err == nil; {
+						_, err = near.Write(make([]byte, 32<<10))
+					}
+				})
+			}
+			writing.Wait()
+			waitFor(t, "the tunnels are parked", func() bool {
+				st := g.Stats()
+				return st.Running == 0 && runtime.NumGoroutine() < before+20
+			})
+			if q := g.Stats().QueuedBytes; q == 0 || q > int64(n)*32<<10 {
+				t.Errorf("%d bytes are queued for %d peers", q, n)
+			}
+			for _, conn := range peers {
+				conn.Close()
+			}
+			for range n {
+				receive(t, closed)
+			}
+		})
+	}
+}
+
+// Both peers send much, and read only after a while.
+func TestTunnelBothSend(t *testing.T) {
+	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
+		g, closed := newTunnels(t, &Tunnels{})
+		near, far := join(t, g)
+		send(t, near, "x")
+		expect(t, far, "x")
+		much := pattern(5 << 20)
+		var all sync.WaitGroup
+		for _, conn := range []net.Conn{near, far} {
+			all.Go(func() { conn.Write(much) })
+			all.Go(func() {
+				await.Pause(10 * time.Millisecond)
+				got := make([]byte, len(much))
+				conn.SetReadDeadline(time.Now().Add(timeout))
+				if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, much) {
+					t.Errorf("%v, or other bytes", err)
+				}
+			})
+		}
+		all.Wait()
+		g.resting(t, 1)
+		near.Close()
+		far.Close()
+		receive(t, closed)
+	})
+}
+
+// resetPeer resets the connection of a peer.
+func resetPeer(conn net.Conn) {
+	switch c := conn.(type) {
+	case *tls.Conn:
+		resetPeer(c.NetConn())
+	case *heldWriter:
+		resetPeer(c.Conn)
+	case *net.TCPConn:
+		c.SetLinger(0)
+		c.Close()
+	default:
+		c.Close()
+	}
+}
+
+// A reset on one side resets the other, and is the cause.
+func TestTunnelReset(t *testing.T) {
+	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
+		for _, swap := range []bool{false, true} {
+			g, closed := newTunnels(t, &Tunnels{})
+			near, far := join(t, g)
+			send(t, near, "x")
+			expect(t, far, "x")
+			send(t, far, "x")
+			expect(t, near, "x")
+			_, isUnix := near.(*net.UnixConn)
+			opaque := g.Stats().Unparkable > 0
+			if swap {
+				near, far = far, near
+			}
+			resetPeer(near)
+			far.SetReadDeadline(time.Now().Add(timeout))
+			_, err := far.Read(make([]byte, 1))
+			if err == io.EOF && (isUnix || opaque) {
+				continue // there are no resets, or no way to the socket
+			}
+			if err == nil || errors.Is(err, os.ErrDeadlineExceeded) || err == io.EOF {
+				t.Errorf("%v, want a reset", err)
+			}
+			if runtime.GOOS != "windows" {
+				wantErr(t, receive(t, closed), syscall.ECONNRESET)
+			}
+		}
+	})
+}
+
+// The timeouts end a tunnel, whatever it waits for.
+func TestTunnelTimeouts(t *testing.T) {
+	for name, c := range map[string]struct {
+		idle, half, after time.Duration
+		prepare           func(t *testing.T, near, far net.Conn)
+	}{
+		"idle":                 {time.Hour, 0, time.Hour, func(t *testing.T, near, far net.Conn) {}},
+		"half-closed":          {time.Hour, time.Minute, time.Minute, halfClosed},
+		"half-closed alone":    {0, time.Minute, time.Minute, halfClosed},
+		"half-closed and idle": {time.Hour, 0, time.Hour, halfClosed},
+		"not read": {time.Hour, 0, time.Hour, func(t *testing.T, near, far net.Conn) {
+			near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			for err := error(nil); err == nil; {
+				_, err = near.Write(make([]byte, 64<<10))
+			}
+		}},
+	} {
+		for _, kind := range []string{"TCP", "TLS", "wrapper"} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				clock := testclock.Install(t)
+				g, closed := newTunnels(t, &Tunnels{IdleTimeout: c.idle, HalfCloseTimeout: c.half})
+				a, near := streamKinds[kind](t)
+				b, far := pair(t, "tcp")
+				must(t, g.Join(a, b))
+				send(t, near, "x")
+				expect(t, far, "x")
+				c.prepare(t, near, far)
+				waitFor(t, "a side is parked for the timeout", func() bool {
+					return parkedUntil(g.lot, a, c.after) || parkedUntil(g.lot, b, c.after)
+				})
+				clock.Advance(c.after - time.Second)
+				wantEmpty(t, closed)
+				clock.Advance(3 * time.Second)
+				if name == "not read" { // the system takes a little more, once
+					waitFor(t, "the tunnel has ended", func() bool {
+						clock.Advance(c.after)
+						return len(closed) > 0
+					})
+				}
+				wantErr(t, receive(t, closed), ErrIdle)
+				if st := g.Stats(); st.TimedOut.Idle != 1 {
+					t.Errorf("%+v", st.TimedOut)
+				}
+			})
+		}
+	}
+}
+
+// parkedUntil reports whether a connection is parked until a time since the lot's start.
+func parkedUntil(l *Lot, conn net.Conn, due time.Duration) bool {
+	pc := l.findConn(conn)
+	if pc == nil {
+		return false
+	}
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.state == parked && pc.due == due
+}
+
+func halfClosed(t *testing.T, near, far net.Conn) {
+	endStream(t, near)
+	wantRest(t, far, "")
+}
+
+// A negative number means that there is no such limit.
+func TestTunnelsNegative(t *testing.T) {
+	g := &Tunnels{HalfCloseTimeout: -1}
+	words.Negative(g)
+	g, closed := newTunnels(t, g)
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	must(t, g.Join(a, b))
+	send(t, near, "x")
+	expect(t, far, "x")
+	endStream(t, near)
+	wantRest(t, far, "")
+	far.Close()
+	must(t, receive(t, closed))
+}
+
+// Bytes in either direction keep a tunnel from being idle.
+func TestTunnelNotIdle(t *testing.T) {
+	clock := testclock.Install(t)
+	g, closed := newTunnels(t, &Tunnels{IdleTimeout: time.Hour})
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	must(t, g.Join(a, b))
+	for range 5 {
+		send(t, near, "x")
+		expect(t, far, "x")
+		g.resting(t, 1)
+		clock.Advance(40 * time.Minute)
+		send(t, far, "x")
+		expect(t, near, "x")
+		g.resting(t, 1)
+		clock.Advance(40 * time.Minute)
+	}
+	wantEmpty(t, closed)
+	waitFor(t, "the tunnel has ended", func() bool {
+		clock.Advance(time.Hour)
+		return len(closed) > 0
+	})
+	wantErr(t, receive(t, closed), ErrIdle)
+}
+
+// A peer that does not make its handshake ends the tunnel, and so does one that makes it wrong.
+func TestTunnelHandshake(t *testing.T) {
+	for name, c := range map[string]struct {
+		send string
+		want error
+	}{"late": {"", ErrHandshake}, "wrong": {"GET / HTTP/1.1\r\n\r\n", tls.RecordHeaderError{}}} {
+		t.Run(name, func(t *testing.T) {
+			g, closed := newTunnels(t, &Tunnels{HandshakeTimeout: timeout})
+			if c.send == "" {
+				g.HandshakeTimeout = time.Millisecond
+			}
+			a, near := pair(t, "tcp")
+			b, far := pair(t, "tcp")
+			send(t, near, c.send)
+			must(t, g.Join(b, TLSServer(a, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})))
+			err := receive(t, closed)
+			if c.want != ErrHandshake {
+				if !errors.As(err, new(tls.RecordHeaderError)) {
+					t.Errorf("%v", err)
+				}
+			} else {
+				wantErr(t, err, ErrHandshake)
+			}
+			far.SetReadDeadline(time.Now().Add(timeout))
+			if _, err := far.Read(make([]byte, 1)); err == nil {
+				t.Error("the other side is open")
+			}
+			if st := g.Stats(); st.TimedOut.Handshake+st.Rejected != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// Shutdown waits for tunnels until its context is done, and refuses others. Close ends them.
+func TestTunnelsShutdown(t *testing.T) {
+	wantErr(t, new(Tunnels).Shutdown(nil), socknotify.ErrInvalid) //lint:ignore SA1012 it is what is tested
+	must(t, new(Tunnels).Shutdown(t.Context()))
+	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
+		g, closed := newTunnels(t, &Tunnels{})
+		near, far := join(t, g)
+		send(t, near, "x")
+		expect(t, far, "x")
+		done := make(chan error, 1)
+		go func() { done <- g.Shutdown(t.Context()) }()
+		waitFor(t, "Shutdown has begun", func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.closing
+		})
+		a, _ := pair(t, "tcp")
+		b, _ := pair(t, "tcp")
+		wantErr(t, g.Join(a, b), ErrServerClosed)
+		send(t, far, "on")
+		expect(t, near, "on")
+		wantEmpty(t, done)
+		endStream(t, near)
+		wantRest(t, far, "")
+		far.Close()
+		must(t, receive(t, closed))
+		must(t, receive(t, done))
+
+		g, closed = newTunnels(t, &Tunnels{})
+		near, far = join(t, g)
+		send(t, near, "x")
+		expect(t, far, "x")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(io.ErrNoProgress)
+		wantErr(t, g.Shutdown(ctx), io.ErrNoProgress)
+		wantErr(t, receive(t, closed), ErrServerClosed)
+		far.SetReadDeadline(time.Now().Add(timeout))
+		if _, err := far.Read(make([]byte, 1)); err == nil || err == io.EOF {
+			t.Errorf("%v, want a reset", err)
+		}
+	})
+}
+
+// A lot that the program closes ends its tunnels.
+func TestTunnelsShareLot(t *testing.T) {
+	l := newLot(t, Config{})
+	for range 2 {
+		g, closed := newTunnels(t, &Tunnels{Lot: l})
+		a, near := pair(t, "tcp")
+		b, far := pair(t, "tcp")
+		must(t, g.Join(a, b))
+		send(t, near, "x")
+		expect(t, far, "x")
+		if lots := g.Lots(); len(lots) != 1 || lots[0] != l {
+			t.Error("another lot")
+		}
+		far.Close()
+		near.Close()
+		receive(t, closed)
+		must(t, g.Shutdown(t.Context()))
+	}
+	g, closed := newTunnels(t, &Tunnels{Lot: l})
+	a, _ := pair(t, "tcp")
+	b, _ := pair(t, "tcp")
+	must(t, g.Join(a, b))
+	l.Close()
+	wantErr(t, receive(t, closed), ErrServerClosed)
+}
+
+// Join refuses what it cannot join, and the caller still owns the connections.
+func TestTunnelsJoin(t *testing.T) {
+	words.Invalid(t, "Backend", (&Tunnels{Backend: "none such"}).Join(opaquePair(t)))
+	g, closed := newTunnels(t, &Tunnels{MaxConns: 1})
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	wantErr(t, g.Join(a, nil), socknotify.ErrInvalid)
+	wantErr(t, g.Join(nil, b), socknotify.ErrInvalid)
+	wantErr(t, g.Join(a, a), socknotify.ErrInvalid)
+	gone, _ := pair(t, "tcp")
+	gone.Close()
+	wantErr(t, g.Join(a, gone), net.ErrClosed)
+	must(t, g.Join(a, b))
+	c, other := pair(t, "tcp")
+	d, _ := pair(t, "tcp")
+	wantErr(t, g.Join(c, d), ErrMaxConns)
+	send(t, other, "x")
+	expect(t, c, "x")
+	if st := g.Stats(); st.Refused != 1 || st.Accepted != 1 || st.Conns != 1 {
+		t.Errorf("%+v", st)
+	}
+	near.Close()
+	far.Close()
+	receive(t, closed)
+}
+
+func opaquePair(t testing.TB) (a, b net.Conn) {
+	a, _ = pair(t, "tcp")
+	b, _ = pair(t, "tcp")
+	return opaqueConn{a}, opaqueConn{b}
+}
+
+// Two connections that cannot be parked have goroutines, and the timeout too.
+func TestTunnelAlone(t *testing.T) {
+	for _, idle := range []time.Duration{0, time.Millisecond} {
+		g, closed := newTunnels(t, &Tunnels{IdleTimeout: idle})
+		a, near := pair(t, "tcp")
+		b, far := pair(t, "tcp")
+		must(t, g.Join(opaqueConn{a}, &unfitConn{b}))
+		if idle == 0 {
+			send(t, near, "x")
+			expect(t, far, "x")
+			send(t, far, "x")
+			expect(t, near, "x")
+			far.Close()
+			must(t, receive(t, closed))
+		} else {
+			wantErr(t, receive(t, closed), ErrIdle)
+		}
+		if st := g.Stats(); st.Unparkable != 2 || st.TimedOut.Idle != uint64(idle/time.Millisecond) {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+// A panicConn panics in Read when it has received something.
+type panicConn struct {
+	net.Conn
+	value string
+}
+
+func (c *panicConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.value == "exit" {
+		runtime.Goexit()
+	} else if n > 0 {
+		panic(c.value)
+	}
+	return n, err
+}
+
+// A panic and runtime.Goexit in a connection's method end the tunnel alone.
+func TestTunnelPanics(t *testing.T) {
+	words.Panic(t, func(value string) {
+		g, closed := newTunnels(t, &Tunnels{})
+		g.Logger = nil
+		for _, v := range []string{value, "exit"} {
+			a, near := pair(t, "tcp")
+			b, far := pair(t, "tcp")
+			must(t, g.Join(&panicConn{a, v}, b))
+			send(t, near, "x")
+			if err := receive(t, closed); err == nil {
+				t.Error("no error")
+			}
+			far.SetReadDeadline(time.Now().Add(timeout))
+			if _, err := far.Read(make([]byte, 1)); err == nil {
+				t.Error("the other side is open")
+			}
+		}
+		if st := g.Stats(); st.Panics == 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// Abort ends a tunnel with its cause, once.
+func TestTunnelAbort(t *testing.T) {
+	g, closed := newTunnels(t, &Tunnels{})
+	for _, cause := range []error{io.ErrNoProgress, nil} {
+		a, near := pair(t, "tcp")
+		b, far := pair(t, "tcp")
+		tunnel, err := g.JoinWith(a, b, TunnelOptions{})
+		must(t, err)
+		send(t, near, "x")
+		expect(t, far, "x")
+		if tunnel.Idle() > timeout {
+			t.Error("idle")
+		}
+		tunnel.Abort(cause)
+		tunnel.Abort(io.ErrShortWrite)
+		if cause == nil {
+			cause = net.ErrClosed
+		}
+		wantErr(t, receive(t, closed), cause)
+		wantEmpty(t, closed)
+	}
+}
+
+// With the longest durations in their fields tunnels work as without timeouts.
+func TestTunnelLongestDurations(t *testing.T) {
+	durationtest.Longest(t, new(Tunnels), func(t *testing.T, set func(*Tunnels)) {
+		for _, kind := range []string{"TCP", "TLS without handshake", "opaque"} {
+			g, closed := newTunnels(t, &Tunnels{})
+			set(g)
+			a, near := streamKinds[kind](t)
+			b, far := pair(t, "tcp")
+			must(t, g.Join(a, b))
+			send(t, near, "x")
+			expect(t, far, "x")
+			endStream(t, near)
+			wantRest(t, far, "")
+			far.Close()
+			must(t, receive(t, closed))
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package park
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/unwrap"
+)
+
+// A copying says what a goroutine that copies a direction may wait for.
+type copying uint8
+
+const (
+	copyReady   copying = iota // the rest of a TLS record, for readyWait
+	copyQuietly                // nothing
+	copyOwn                    // anything: it is the goroutine of a connection that is not parked
+)
+
+var tunnelBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// copy copies the direction that begins at s, for the goroutine that has set s.copying.
+func (s *tunnelSide) copy(c copying) {
+	before, err := s.sent.Load(), error(errGoexit)
+	defer func() { s.of.release(s, s.sent.Load() != before, err) }()
+	err = s.of.in.log.Guard(s.conn, func() error { return s.transfer(c) })
+}
+
+// copyAlone starts goroutines for a side that cannot be parked. The caller holds the tunnel's lock.
+func (s *tunnelSide) copyAlone(want awaited) {
+	g := s.of.in
+	if want&awaitRead != 0 {
+		s.copying = true
+		g.goroutines.Go(func() { s.copy(copyOwn) })
+	}
+	if p := s.peer(); want&awaitWrite != 0 {
+		p.copying = true
+		g.goroutines.Go(func() { p.copy(copyOwn) })
+	}
+}
+
+// transfer moves bytes until one of the sides would wait, or others should have their turn.
+func (s *tunnelSide) transfer(c copying) error {
+	if s.rest != nil {
+		if err := s.forward(s.takeRest(), false); err != nil {
+			return err
+		}
+	}
+	switch own := c == copyOwn; {
+	case s.rest != nil:
+		return nil
+	case s.eof:
+		return s.endStream()
+	case own != s.alone:
+		return nil // the side is parked before it is read, or has its own goroutine
+	}
+	buf := tunnelBuffers.Get().(*[32 << 10]byte)
+	defer tunnelBuffers.Put(buf)
+	for i := 0; i < maxReads || c == copyOwn; i++ {
+		n, err := s.read(buf[:], c)
+		if n > 0 {
+			if err := s.forward(buf[:n], true); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			s.eof = true
+			if s.rest == nil {
+				return s.endStream()
+			}
+			return nil
+		case isUnfit(err):
+			return err
+		case err != nil:
+			return fmt.Errorf("park: tunnel: %w", err)
+		case s.rest != nil:
+			return nil
+		case c == copyOwn:
+			if err := s.of.touch(n > 0); err != nil {
+				return err
+			}
+		case n == 0, n < readAheadSize, s.plain && n < len(buf):
+			return nil
+		}
+	}
+	return nil
+}
+
+// touch notes that bytes were moved by a goroutine that goes on, or else looks whether the time is
+// over.
+func (t *Tunnel) touch(moved bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.life != tunnelOpen {
+		return net.ErrClosed
+	}
+	if moved {
+		t.moved = t.in.lot.now()
+		return nil
+	}
+	return t.arm()
+}
+
+// forward sends bytes to the peer, and keeps the rest.
+func (s *tunnelSide) forward(b []byte, clone bool) error {
+	n, err := s.peer().write(b)
+	s.sent.Add(uint64(n))
+	switch {
+	case isTimeout(err):
+		return ErrSlow
+	case err != nil:
+		return fmt.Errorf("park: tunnel: %w", err)
+	}
+	if b = b[n:]; len(b) > 0 {
+		rest := b // which is allocated, b is not
+		if clone {
+			rest = bytes.Clone(b)
+		}
+		s.rest = &rest
+		s.of.in.queued.Add(int64(len(rest)))
+	}
+	return nil
+}
+
+// takeRest returns the rest of the direction, which has none then.
+func (s *tunnelSide) takeRest() []byte {
+	if s.rest == nil {
+		return nil
+	}
+	rest := *s.rest
+	s.rest = nil
+	s.of.in.queued.Add(-int64(len(rest)))
+	return rest
+}
+
+// endStream passes the end of the stream on.
+func (s *tunnelSide) endStream() error {
+	s.done = true
+	p := s.peer()
+	conn := p.conn
+	if c, ok := conn.(*Conn); ok {
+		conn = c.Conn
+	}
+	w, ok := conn.(closeWriter)
+	if !ok {
+		return errTunnelOver
+	}
+	if err := w.CloseWrite(); err != nil {
+		if p.isDone() {
+			return errTunnelOver // the peer has closed its connection, and needs nothing more
+		}
+		return fmt.Errorf("park: tunnel: %w", err)
+	}
+	return nil
+}
+
+func (s *tunnelSide) isDone() bool {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	return !s.copying && s.done
+}
+
+// read reads once. It returns 0 and no error if there is nothing. err is an *unwrap.UnfitError if a
+// wrapper does not say that.
+func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
+	if s.plain && c != copyOwn {
+		return s.socket.Read(b)
+	}
+	until := longAgo
+	switch c {
+	case copyReady:
+		until = time.Now().Add(readyWait)
+	case copyOwn:
+		until = s.of.deadline()
+	}
+	s.conn.SetReadDeadline(until)
+	if in, wrapped := s.conn.(*Conn); !wrapped {
+		n, err = unwrap.ReadPast(s.conn, b)
+	} else if n, err = in.drain(b); n == 0 && err == nil {
+		n, err = unwrap.ReadPast(in.Conn, b)
+	}
+	switch {
+	case n > 0 && isTimeout(err):
+		err = nil
+	case c != copyOwn || !isUnfit(err):
+	case !until.IsZero() && !time.Now().Before(until):
+		err = nil // the error of a deadline, in words of its own
+	default:
+		err = errors.Unwrap(err)
+	}
+	return n, err
+}
+
+// deadline returns when the tunnel will have been idle for too long, or zero.
+func (t *Tunnel) deadline() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.in.idleTimeout(t.halfClosed())
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// write writes what the system takes. Where it does not say that, write waits, but not for longer
+// than a tunnel may be idle.
+func (s *tunnelSide) write(b []byte) (n int, err error) {
+	switch {
+	case s.plain:
+		return s.socket.Write(b)
+	case s.of.in.IdleTimeout > 0 || s.of.in.HalfCloseTimeout > 0:
+		s.conn.SetWriteDeadline(s.of.deadline())
+	}
+	if !s.socket.OK() {
+		return s.conn.Write(b)
+	}
+	for n < len(b) && err == nil && s.socket.Writable() {
+		var m int
+		m, err = s.conn.Write(b[n:min(n+wrappedChunk, len(b))])
+		n += m
+	}
+	return n, err
+}
+
+// park parks the side for at most the time left, unless that is negative.
+func (s *tunnelSide) park(want awaited, left time.Duration) error {
+	lot := s.of.in.lot
+	if s.plain {
+		return lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
+			conn: (*tunnelConn)(s), f: runTunnel, idle: left, await: want})
+	}
+	return s.of.in.log.Guard(s.conn, func() error { // Park reads
+		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)
+	})
+}
+
+// close closes the connection, for which the tunnel has no more use.
+func (s *tunnelSide) close(armed, reset bool) {
+	lot := s.of.in.lot
+	s.of.in.log.Guard(s.conn, func() error {
+		switch {
+		case armed && reset:
+			return lot.reset(s.conn)
+		case armed:
+			return lot.CloseConn(s.conn)
+		case reset:
+			return lot.cut(s.conn)
+		}
+		return s.conn.Close()
+	})
+}
+
+// A tunnelConn is what the lot has of a plain side. The lot finds the side by it, without a
+// function for each. Its deadlines do nothing, because the side is not read through package net.
+type tunnelConn tunnelSide
+
+func runTunnel(conn net.Conn) { (*tunnelSide)(conn.(*tunnelConn)).run() }
+
+func (c *tunnelConn) Read(b []byte) (int, error)     { return c.conn.Read(b) }
+func (c *tunnelConn) Write(b []byte) (int, error)    { return c.conn.Write(b) }
+func (c *tunnelConn) Close() error                   { return c.conn.Close() }
+func (c *tunnelConn) LocalAddr() net.Addr            { return c.conn.LocalAddr() }
+func (c *tunnelConn) RemoteAddr() net.Addr           { return c.conn.RemoteAddr() }
+func (*tunnelConn) SetDeadline(time.Time) error      { return nil }
+func (*tunnelConn) SetReadDeadline(time.Time) error  { return nil }
+func (*tunnelConn) SetWriteDeadline(time.Time) error { return nil }
