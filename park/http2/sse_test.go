@@ -41,7 +41,7 @@ type site struct {
 }
 
 func serveEvents(t testing.TB, events *sse.Server, secure bool) *site {
-	x := &site{Server: events, closed: make(chan error, 1000)}
+	x := &site{Server: events, closed: make(chan error, 100_000)}
 	events.Retry = retryNone
 	events.OnClose = func(_ *sse.Conn, err error) { x.closed <- err }
 	x.http2 = &Server{Linger: -1, Server: &http.Server{Handler: events}}
