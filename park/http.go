@@ -243,6 +243,7 @@ func (s *HTTPServer) Close() error {
 	if s.Server == nil {
 		return nil
 	}
+	s.waits.close() // the requests of HTTP/2 that wait must know that it was not their client
 	err := s.Server.Close()
 	if s.HTTP2 != nil {
 		if e := s.HTTP2.Close(); err == nil {

@@ -467,7 +467,7 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	s.mu.Unlock()
 	response := s.response()
 	if response != nil {
-		again, err = lot.parkResponse(response, next)
+		again, err = lot.parkUnbound(&response.unbound, response, runResponse, next)
 	} else if s.plain {
 		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
 			conn: (*streamConn)(s), f: runStream, idle: next, await: o.await()})

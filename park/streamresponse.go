@@ -13,9 +13,14 @@ import (
 // lot has it in no table: it is parked for its timeouts, and until it is woken by the stream of
 // HTTP/2 or by a goroutine that has something for the Stream's function.
 type responseConn struct {
+	unbound
+	noConn
 	stream muxed.Stream
 	owner  *Stream
+}
 
+// An unbound is what the lot parks for something that has no descriptor.
+type unbound struct {
 	parking parkedConn
 	woken   bool // the function must look again before it is parked; protected by parking.mu
 }
@@ -26,21 +31,21 @@ func (s *Stream) response() *responseConn {
 	return c
 }
 
-// parkResponse parks a response for at most the time idle unless that is negative. It reports whether
+// parkUnbound parks u, as conn, for at most the time idle unless that is negative. It reports whether
 // the function must look again instead.
-func (l *Lot) parkResponse(c *responseConn, idle time.Duration) (again bool, err error) {
+func (l *Lot) parkUnbound(u *unbound, conn net.Conn, f func(net.Conn), idle time.Duration) (again bool, err error) {
 	if !l.enter() {
 		return false, ErrClosed
 	}
-	pc := &c.parking
+	pc := &u.parking
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	if c.woken {
-		c.woken = false
+	if u.woken {
+		u.woken = false
 		l.leave()
 		return true, nil
 	}
-	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, c, runResponse, l.instant()
+	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, conn, f, l.instant()
 	l.stats.parked.Add(1)
 	l.stats.parks.Add(1)
 	if idle > 0 {
@@ -52,18 +57,21 @@ func (l *Lot) parkResponse(c *responseConn, idle time.Duration) (again bool, err
 
 func runResponse(conn net.Conn) { conn.(*responseConn).owner.run() }
 
-// Wake makes the function of the Stream look at what has changed. It may be called while the stream
-// of HTTP/2, or the Stream, is locked.
-func (c *responseConn) Wake() {
-	pc := &c.parking
+// wake makes the function look at what has changed.
+func (u *unbound) wake(l *Lot) {
+	pc := &u.parking
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.state == unparked {
-		c.woken = true
+		u.woken = true
 	} else {
-		c.owner.in.lot.dispatchLocked(pc, woken)
+		l.dispatchLocked(pc, woken)
 	}
 }
+
+// Wake makes the function of the Stream look at what has changed. It may be called while the stream
+// of HTTP/2, or the Stream, is locked.
+func (c *responseConn) Wake() { c.wake(c.owner.in.lot) }
 
 // reset ends the response as one that is not whole.
 func (c *responseConn) reset() {
@@ -80,9 +88,14 @@ func (c *responseConn) Close() error {
 func (c *responseConn) LocalAddr() net.Addr  { return c.stream.NetConn().LocalAddr() }
 func (c *responseConn) RemoteAddr() net.Addr { return c.stream.NetConn().RemoteAddr() }
 
-// The function of the Stream calls none of these.
-func (*responseConn) Read([]byte) (int, error)         { return 0, errors.ErrUnsupported }
-func (*responseConn) Write([]byte) (int, error)        { return 0, errors.ErrUnsupported }
-func (*responseConn) SetDeadline(time.Time) error      { return nil }
-func (*responseConn) SetReadDeadline(time.Time) error  { return nil }
-func (*responseConn) SetWriteDeadline(time.Time) error { return nil }
+// A noConn has the methods of a connection that none calls, or that have nothing to do.
+type noConn struct{}
+
+func (noConn) Read([]byte) (int, error)         { return 0, errors.ErrUnsupported }
+func (noConn) Write([]byte) (int, error)        { return 0, errors.ErrUnsupported }
+func (noConn) Close() error                     { return nil }
+func (noConn) LocalAddr() net.Addr              { return nil }
+func (noConn) RemoteAddr() net.Addr             { return nil }
+func (noConn) SetDeadline(time.Time) error      { return nil }
+func (noConn) SetReadDeadline(time.Time) error  { return nil }
+func (noConn) SetWriteDeadline(time.Time) error { return nil }

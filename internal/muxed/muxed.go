@@ -2,7 +2,10 @@
 // park/http2, lends one of them to package park, without an import of one by the other.
 package muxed
 
-import "net"
+import (
+	"net"
+	"net/http"
+)
 
 // A Writer is an http.ResponseWriter whose stream can be taken over.
 type Writer interface {
@@ -12,6 +15,25 @@ type Writer interface {
 	// http.ErrNotSupported, and has done nothing then, if the response cannot be taken over, for
 	// example because the request is not received whole.
 	TakeStream(w Waker) (Stream, error)
+}
+
+// A Suspender is an http.ResponseWriter whose request can wait without a goroutine.
+type Suspender interface {
+	// SuspendStream makes the handler's return not end the response. w is called when the stream has
+	// ended. SuspendStream fails with http.ErrHijacked if the stream was taken over or suspended
+	// before, and with http.ErrNotSupported if it cannot wait, for example because the header was
+	// sent.
+	SuspendStream(w Waker) (Suspended, error)
+}
+
+// A Suspended is a stream whose request waits.
+type Suspended interface {
+	// Resume ends the wait. When the handler has returned, serve is called as a handler, also if the
+	// stream has ended. If the handler has panicked, drop is called instead. Resume does not wait
+	// for them, and must be called once.
+	Resume(serve func(http.ResponseWriter, *http.Request), drop func())
+	// Err is as in Stream.
+	Err() error
 }
 
 // A Waker is notified of a change. Wake must not wait, and not call the Stream.

@@ -55,6 +55,7 @@ type conn struct {
 	streams   []*stream // by their numbers, which grow
 	last      uint32    // the highest stream of the client
 	running   int       // handlers
+	suspended int       // requests that wait (see suspended.go)
 	waiting   []*stream
 	roomless  []*stream // they wait in send until fewer bytes are queued
 	shut      []*stream // they wait in send for the client's window of the connection
@@ -572,7 +573,7 @@ func (c *conn) finish(err error) {
 	c.announce()
 	c.mu.Lock()
 	c.finished = true
-	over := c.running == 0
+	over := c.over()
 	c.mu.Unlock()
 	close(c.done)
 	if over {

@@ -10,13 +10,13 @@
 //
 // What arrives is handled by a goroutine of the lot, which parks the connection again. Each handler
 // has a goroutine, and there is none that writes: a handler writes what it has made, and what others
-// have queued before. A client of package sse, whose handler has returned, needs no goroutine.
+// have queued before. A client of package sse, and a request that waits by park.Suspend, need no
+// goroutine: their handlers have returned.
 //
 // # What is missing
 //
 //   - http.Pusher, CONNECT with a protocol (RFC 8441), priorities (RFC 9218) and http.CloseNotifier are absent.
-//   - A handler that waits for its request's body, or for its client's window, keeps its goroutine. So
-//     does a request of park.Suspend.
+//   - A handler that waits for its request's body, or for its client's window, keeps its goroutine.
 //   - With net/http's TLSNextProto connections can be handed over by [Server.NextProto], but net/http's goroutine then stays
 //     until the connection ends.
 //

@@ -38,9 +38,9 @@ var bodyBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// release gives the buffer back.
-func (w *responseWriter) release() {
-	w.over = true
+// release gives the buffer back. With over all writes fail from then on.
+func (w *responseWriter) release(over bool) {
+	w.over = w.over || over
 	if w.buf != nil {
 		*w.buf = (*w.buf)[:0]
 		bodyBuffers.Put(w.buf)

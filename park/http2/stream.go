@@ -46,6 +46,7 @@ type exchange struct {
 	bodyClosed bool  // what arrives is discarded
 	expects    bool  // the client waits for status 100 before it sends the body
 	announces  bool  // ConnState is called before the handler is
+	wait
 	trailer    http.Header
 	readTimer  *time.Timer
 	writeTimer *time.Timer
@@ -68,7 +69,7 @@ func (c *conn) stream(id uint32) *stream {
 
 // wake makes the stream look at what has changed. The caller holds c.mu.
 func (st *stream) wake() {
-	if st.taker != nil {
+	if st.taker != nil && (st.err != nil || !st.waits) {
 		st.taker.Wake()
 	}
 	st.cond.Broadcast()
@@ -197,8 +198,9 @@ func (st *stream) run() {
 // call calls the handler, and removes the files of a form that it has parsed, also if it panics. As
 // in net/http, they are removed before the response ends.
 func (st *stream) call() {
+	returned := false
 	defer func() {
-		if f := st.r.MultipartForm; f != nil {
+		if f := st.r.MultipartForm; f != nil && !(returned && st.waits) {
 			f.RemoveAll()
 		}
 	}()
@@ -207,18 +209,27 @@ func (st *stream) call() {
 	} else {
 		st.c.handler.ServeHTTP(&st.w, st.r)
 	}
+	returned = true
 }
 
 // returned is called when the handler has returned, or panicked.
 func (st *stream) returned(ok bool) {
 	c := st.c
-	st.w.release()
+	waits := ok && st.waits
+	st.w.release(!waits)
 	c.mu.Lock()
 	if st.body.size > 0 && st.bodyErr == nil {
 		st.bodyErr = http.ErrBodyReadAfterClose // for a goroutine that reads on: it must not take this for the body's end
 	}
 	st.dropBody()
+	if st.waits && !ok {
+		c.suspended--
+		defer st.dropWait()
+	}
 	switch {
+	case waits:
+		st.handlerEnded = true
+		st.resumeIfDue()
 	case st.err != nil:
 	case !ok:
 		st.reset(http2.ErrCodeInternal, nil)
@@ -238,7 +249,7 @@ func (st *stream) returned(ok bool) {
 			go next.run()
 		}
 	}
-	over, announce := c.finished && c.running == 0, len(c.states) > 0
+	over, announce := c.over(), len(c.states) > 0
 	c.mu.Unlock()
 	if announce {
 		c.announce()

@@ -28,7 +28,7 @@ func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
 	c.mu.Lock()
 	gotEnd := st.gotEnd
 	c.mu.Unlock()
-	if !gotEnd || w.over || w.st.r.Method == http.MethodHead || w.status != 0 && !bodyAllowed(w.status) {
+	if !gotEnd || w.over || w.taken || w.st.r.Method == http.MethodHead || w.status != 0 && !bodyAllowed(w.status) {
 		return nil, http.ErrNotSupported
 	}
 	if w.status == 0 {
