@@ -47,7 +47,7 @@ type HTTPServer struct {
 	// one calls no hook, and package net/http does not export the setting. It does not reach the
 	// connections of HTTP2, and parked ones of HTTP/1.1 end only after their next request.
 	Server *http.Server
-	// HTTP2, if not nil, serves the HTTP/2 connections instead of net/http, and parks them while no stream is open: those
+	// HTTP2, if not nil, serves the HTTP/2 connections instead of net/http, and parks them while nothing arrives: those
 	// that have negotiated "h2" by TLS, and with Server.Protocols.UnencryptedHTTP2 those that begin with the preface of
 	// HTTP/2. A *http2.Server of package park/http2 is such a server, and the zero value will do. It belongs to one
 	// HTTPServer, which must be ended by Shutdown or Close of itself or of the Server.
@@ -243,6 +243,7 @@ func (s *HTTPServer) Close() error {
 	if s.Server == nil {
 		return nil
 	}
+	s.waits.close() // the requests of HTTP/2 that wait must know that it was not their client
 	err := s.Server.Close()
 	if s.HTTP2 != nil {
 		if e := s.HTTP2.Close(); err == nil {

@@ -23,7 +23,7 @@ type Stream struct {
 	Value any
 
 	in     *Streams
-	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn or a *Conn
+	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn, a *Conn or a *responseConn
 	socket nowait.Socket // below all wrappers
 
 	mu    sync.Mutex
@@ -76,9 +76,15 @@ const (
 	outEnded                   // the queue was dropped; the function calls OnClose, or has
 )
 
-// NetConn returns the connection: a *net.TCPConn, a *net.UnixConn, or a [*Conn] around another one.
-// It is for its addresses and its settings. The caller must not read, write, park or close it.
-func (s *Stream) NetConn() net.Conn { return s.conn }
+// NetConn returns the connection: a *net.TCPConn, a *net.UnixConn, or a [*Conn] around another one,
+// and for [Streams.OpenResponse] one that is shared by other streams. It is for its addresses and
+// its settings. The caller must not read, write, park or close it.
+func (s *Stream) NetConn() net.Conn {
+	if c := s.response(); c != nil {
+		return c.stream.NetConn()
+	}
+	return s.conn
+}
 
 // RemoteAddr returns the address of the peer.
 func (s *Stream) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
@@ -218,7 +224,12 @@ func (s *Stream) turn(received []byte, silent bool) (next time.Duration, err err
 		if len(received) > 0 && !s.input(received) {
 			return 0, ErrTooLong
 		}
-		if err = s.read(false); err != nil {
+		if c := s.response(); c != nil {
+			err = c.stream.Err()
+		} else {
+			err = s.read(false)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -449,21 +460,28 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	o := Options{IdleTimeout: next, Writable: s.queue != nil && !s.writing && !silent, fresh: s.fresh}
 	s.reader = streamParked
 	s.mu.Unlock()
-	if s.plain {
+	response := s.response()
+	if response != nil {
+		again, err = lot.parkUnbound(&response.unbound, response, runResponse, next)
+	} else if s.plain {
 		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
 			conn: (*streamConn)(s), f: runStream, idle: next, await: o.await()})
 	} else {
 		err = lot.ParkWith(s.conn, o, func(net.Conn) { s.run() })
 	}
 	s.mu.Lock()
-	if err != nil {
+	if err != nil || again {
 		s.reader = streamRunning
 	}
 	woken, ended := s.woken, s.out == outEnded
 	s.mu.Unlock()
 	switch {
-	case err != nil:
-		return false, err
+	case err != nil, again:
+		return again, err
+	case response != nil:
+		if woken || ended {
+			response.Wake()
+		}
 	case ended: // the lot may not have had the connection when Abort closed it
 		lot.CloseConn(s.conn)
 	case woken:
@@ -552,7 +570,11 @@ func (s *Stream) wake() {
 	case streamBlocking:
 		s.conn.SetReadDeadline(longAgo)
 	case streamParked:
-		s.in.lot.Wake(s.conn)
+		if c := s.response(); c != nil {
+			c.Wake()
+		} else {
+			s.in.lot.Wake(s.conn)
+		}
 	}
 }
 
@@ -625,7 +647,11 @@ func (s *Stream) Abort(cause error) error {
 	}
 	s.dropQueue()
 	s.mu.Unlock()
-	g.log.Guard(s.conn, func() error { return g.lot.reset(s.conn) })
+	if c := s.response(); c != nil {
+		c.reset()
+	} else {
+		g.log.Guard(s.conn, func() error { return g.lot.reset(s.conn) })
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/muxed"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics"
 )
@@ -203,6 +204,40 @@ func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, e
 	}
 	s.init(g, conn)
 	return received, nil
+}
+
+// OpenResponse is Open with the response to a request of HTTP/2 that package park/http2 serves. It
+// sends the header, with the status 200 unless WriteHeader was called, and the stream is what
+// follows. The peer has nothing to say, so OnInput is not called. The caller must call
+// [Stream.Start], and the handler must return and use w no more. Its goroutine is not needed then.
+//
+// OpenResponse fails with the errors of Open, and with http.ErrNotSupported if w is of another
+// server, and if the response is one without a body or of a declared length, or the request was not
+// received whole. w may have an Unwrap method, as for an http.ResponseController.
+func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
+	below, ok := w.(muxed.Writer)
+	for !ok {
+		u, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !wraps {
+			return fmt.Errorf("park: open: %w", http.ErrNotSupported)
+		}
+		w = u.Unwrap()
+		below, ok = w.(muxed.Writer)
+	}
+	if err := g.reserve(); err != nil {
+		return err
+	}
+	c := &responseConn{owner: s}
+	s.in, s.conn = g, c
+	var err error
+	if c.stream, err = below.TakeStream(c); err != nil {
+		s.in, s.conn = nil, nil
+		g.release()
+		return fmt.Errorf("park: open: %w", err)
+	}
+	g.accepted.Add(1)
+	s.moved = g.lot.now()
+	return nil
 }
 
 // reserve counts a stream. It makes the lot for the first one. A nil error must be followed by

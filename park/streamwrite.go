@@ -16,6 +16,9 @@ import (
 //   - by a goroutine, if the function is running, because OnInput may run for long, and on systems
 //     and connections that cannot be written to without waiting. It ends when the queue is empty.
 //
+// A response of HTTP/2 takes what the client's windows permit, and wakes the function when they
+// open: then the function alone writes the queue.
+//
 // So a parked stream needs no goroutine to be written to, and no call waits for a peer. A write
 // through package tls cannot be interrupted. It is begun when the system has room for it. If it
 // must wait nevertheless, because the system has run short of memory, WriteTimeout ends the stream.
@@ -201,7 +204,7 @@ func (s *Stream) enqueue(b []byte, kind writeKind) error {
 	}
 	switch {
 	case !first:
-	case s.fresh:
+	case s.fresh, s.response() != nil:
 		s.wake()
 	case s.reader != streamParked, !s.socket.OK():
 		s.startWriting()
@@ -252,13 +255,15 @@ const wrappedChunk = 16 << 10
 
 // tryWrite writes what the system takes, which may be nothing. The caller holds s.mu.
 func (s *Stream) tryWrite(b []byte) (n int, err error) {
-	if s.writing || s.fresh || !s.socket.OK() {
+	if c := s.response(); c != nil {
+		n = c.stream.Write(b)
+	} else if s.writing || s.fresh || !s.socket.OK() {
 		return 0, nil
 	}
 	if s.plain {
 		n, err = s.socket.Write(b)
 	}
-	for !s.plain && n < len(b) && err == nil && s.socket.Writable() {
+	for s.socket.OK() && !s.plain && n < len(b) && err == nil && s.socket.Writable() {
 		var m int
 		m, err = s.writeConn(b[n:min(n+wrappedChunk, len(b))])
 		n += m
@@ -299,7 +304,8 @@ func (s *Stream) flush() error {
 			}
 		}
 		streamBuffers.Put(buf)
-		if s.queue != nil && err == nil && (s.reader == streamBlocking || !s.socket.OK()) {
+		if s.queue != nil && err == nil && s.response() == nil &&
+			(s.reader == streamBlocking || !s.socket.OK()) {
 			s.startWriting()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/muxed"
 	"github.com/socknotify/socknotify/internal/serving"
 )
 
@@ -49,7 +50,7 @@ import (
 // [http.ResponseController], and one that encodes the answer does not encode that of then. Suspend
 // calls register, then waits in the handler's goroutine, and then calls then with w, if w has no
 // such method or has a Content-Encoding; if something was written; if the connection cannot be
-// parked; with HTTP/2; and with every other server, such as one of package httptest. Then the
+// parked; with net/http's HTTP/2; and with every other server, such as one of package httptest. Then the
 // context is that of r, with its values. Stats.Blocked counts these requests.
 //
 // Suspend fails with [ErrTooLong] for a body beyond the limit, which can still be read; with the
@@ -97,6 +98,12 @@ func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
 	}
 	if s != nil && s.canSuspend(inner) {
 		if err := o.suspend(s, r, body, register, then); err != http.ErrServerClosed {
+			return err
+		}
+	}
+	if m, ok := inner.(muxed.Suspender); ok && inner.Header().Get("Content-Encoding") == "" {
+		err := o.suspendStream(m, r, body, register, then)
+		if err != http.ErrServerClosed && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
 	}

@@ -28,8 +28,9 @@ type Suspended struct {
 	hc        *httpConn     // nil if the request has its goroutine, and after the end
 	blocked   chan struct{} // nil, or closed when why is set, for a goroutine that waits
 	timeout   time.Duration
-	since     time.Duration // as claim has returned it
-	size      int64         // as counted
+	since     time.Duration    // as claim has returned it
+	size      int64            // as counted
+	stream    *suspendedStream // nil but for a request of HTTP/2 that waits without its goroutine
 }
 
 // An ending says why a request no longer waits.
@@ -84,8 +85,11 @@ func (q *Suspended) decided() bool {
 // wake makes the lot call endSuspended, if the connection is parked.
 func (q *Suspended) wake() {
 	q.mu.Lock()
-	hc := q.hc
+	hc, stream := q.hc, q.stream
 	q.mu.Unlock()
+	if stream != nil {
+		stream.Wake()
+	}
 	if hc != nil {
 		hc.in.lot.wakeParked(hc, (*suspendedConn)(q))
 	}

@@ -25,6 +25,7 @@ type waits struct {
 	waiting, blocked int
 	bytes            int64
 	refused          uint64
+	streams          map[*suspendedStream]struct{}
 	ended            [endingsCount]uint64
 }
 
@@ -100,11 +101,15 @@ func (c *waits) addTo(st *Stats) {
 	c.times.AddTo(&st.WaitTime)
 }
 
-// close makes claim fail, and ends the waits of goroutines. It returns a channel that is closed
+// close makes claim fail, and ends the waits of goroutines and of requests of HTTP/2. It returns a channel that is closed
 // when nothing waits, or nil if that is so.
 func (c *waits) close() (empty <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for x := range c.streams {
+		x.q.decide(byServer)
+		x.Wake()
+	}
 	if !c.closed {
 		c.closed = true
 		if c.closing != nil {

@@ -13,8 +13,10 @@
 // them, and to all of them with an event that is prepared once. No call waits for a client: what
 // the system does not take is queued, up to a bound, and sent when the client reads again.
 //
-// On a connection that cannot be taken over, such as one of HTTP/2, and for the ResponseRecorder of
-// a test, a client keeps the goroutine of its request, and everything else is the same.
+// Over HTTP/2 by package park/http2 a client is a stream of its connection and needs no goroutine
+// either. On a connection that cannot be taken over, such as one of net/http's HTTP/2, and for the
+// ResponseRecorder of a test, a client keeps the goroutine of its request, and everything else is
+// the same. A client that reads too slowly loses its stream, and not the connection.
 //
 //	event.go     an event, and its bytes
 //	server.go    the Server, its clients, and what they are sent by itself

@@ -32,8 +32,17 @@ func (s *Server) Open(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 		http.Error(w, errMethod.Error(), http.StatusMethodNotAllowed)
 		return nil, errMethod
 	}
+	var first []byte
 	c, conn := new(Conn), (*responseConn)(nil)
 	received, err := s.streams.OpenHTTP(c.stream(), w)
+	if err == nil {
+		prepareHeader(w.Header())
+		first = s.appendRetry(head(r, w.Header()))
+	}
+	if errors.Is(err, http.ErrNotSupported) {
+		prepareHeader(w.Header())
+		err = s.streams.OpenResponse(c.stream(), w)
+	}
 	if errors.Is(err, http.ErrNotSupported) {
 		conn = newResponseConn(w, r)
 		err = s.streams.Open(c.stream(), conn)
@@ -42,13 +51,13 @@ func (s *Server) Open(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 		s.refuse(w, r, err)
 		return nil, err
 	}
-	prepareHeader(w.Header())
 	if conn != nil {
 		w.WriteHeader(http.StatusOK)
-		c.stream().WriteShared(s.appendRetry([]byte(":\n"))) // so that the header is sent
-	} else {
-		c.stream().WriteShared(s.appendRetry(head(r, w.Header())))
 	}
+	if first == nil {
+		first = s.appendRetry([]byte(":\n")) // so that the header is sent
+	}
+	c.stream().WriteShared(first)
 	err = c.stream().Start(received, func(*park.Stream) error {
 		if s.OnOpen == nil {
 			return nil

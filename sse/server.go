@@ -149,6 +149,7 @@ type Stats struct {
 
 // Stats returns the current counters.
 func (s *Server) Stats() Stats {
+	s.once.Do(s.prepare) // which otherwise may change the streams
 	in := s.streams.Stats()
 	return Stats{
 		Conns: in.Conns, Parked: in.Parked, QueuedBytes: in.QueuedBytes,

@@ -136,13 +136,16 @@ func (b *requestBody) Close() error {
 	defer c.mu.Unlock()
 	b.closed = true
 	b.st.dropBody()
-	b.st.cond.Broadcast()
+	b.st.wake()
 	c.startWriting()
 	return nil
 }
 
 // dropBody discards what has arrived of the body, and what will arrive. The caller holds c.mu.
 func (st *stream) dropBody() {
+	if st.exchange == &handled {
+		return
+	}
 	st.bodyClosed = true
 	n := int32(st.body.size)
 	st.body.drop()
@@ -175,6 +178,9 @@ func (st *stream) setReadDeadline(at time.Time) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if st.taker != nil {
+		return
+	}
 	if st.readTimer != nil {
 		st.readTimer.Stop()
 		st.readTimer = nil
@@ -194,6 +200,9 @@ func (st *stream) setWriteDeadline(at time.Time) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if st.taker != nil {
+		return
+	}
 	if st.writeTimer != nil {
 		st.writeTimer.Stop()
 		st.writeTimer = nil

@@ -230,7 +230,7 @@ func TestEnds(t *testing.T) {
 			}()
 			<-begun
 			if linger < 0 {
-				until(t, "the idle connection is parked", func() bool { return s.Stats().Parked == 1 })
+				until(t, "both connections are parked", func() bool { return s.Stats().Parked == 2 })
 			}
 			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			if err := s.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) {

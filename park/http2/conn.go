@@ -19,7 +19,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// A conn is a connection. One goroutine reads it, in serve, unless it is parked. Handlers write to it.
+// A conn is a connection. One goroutine reads it, in serve, unless it is parked, which it is when
+// nothing has arrived for a while, also while streams are open. Handlers write to it, parked or not.
 type conn struct {
 	server   *Server
 	conn     net.Conn // a *net.TCPConn, a *net.UnixConn or a *park.Conn
@@ -43,7 +44,7 @@ type conn struct {
 	acked     bool      // the client has acknowledged the server's SETTINGS frame
 	tableZero bool      // the client knows that the encoder's table is empty; not used with an encoder
 	parked    bool      // the function is parked, or is about to be
-	unbound   bool      // the goroutine that reads has no deadline
+	look      bool      // the function must run as soon as it is parked
 	writing   bool      // a goroutine writes
 	goingAway bool      // a GOAWAY frame was sent or is queued
 	draining  bool      // nothing is sent after what is queued, and nothing received is handled
@@ -51,9 +52,10 @@ type conn struct {
 	finished  bool      // the goroutine that reads has ended
 	err       error
 	idleSince time.Time // when the last stream has ended and everything was written
-	streams   map[uint32]*stream
-	last      uint32 // the highest stream of the client
-	running   int    // handlers
+	streams   []*stream // by their numbers, which grow
+	last      uint32    // the highest stream of the client
+	running   int       // handlers
+	suspended int       // requests that wait (see suspended.go)
 	waiting   []*stream
 	roomless  []*stream // they wait in send until fewer bytes are queued
 	shut      []*stream // they wait in send for the client's window of the connection
@@ -192,6 +194,7 @@ func (c *conn) read() error {
 			var n int
 			n, readErr = c.conn.Read(space)
 			b.end += n
+			b.moved = b.moved || n > 0
 			full = n == len(space)
 		}
 		if b.end > 0 {
@@ -234,6 +237,7 @@ type input struct {
 	end    int
 	pooled []byte
 	bulk   bool // large DATA frames have arrived
+	moved  bool // something has arrived since the read deadline was set
 }
 
 var largeInBuffers = sync.Pool{New: func() any { return new([largeIn]byte) }}
@@ -292,7 +296,7 @@ func (c *conn) resume(b *input) {
 	c.rest = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parked, c.unbound = false, false
+	c.parked, c.look = false, false
 	c.linger(time.Now())
 	if c.out != nil && !c.writing {
 		c.startWriting()
@@ -303,32 +307,38 @@ func (c *conn) resume(b *input) {
 // idle reports whether nothing is under way. The caller holds c.mu.
 func (c *conn) idle() bool { return len(c.streams) == 0 && c.out == nil && !c.writing }
 
-// settle is called when a stream has ended, and when everything was written. If nothing is under way, the goroutine that
-// reads gets a deadline. The caller holds c.mu.
+// settle is called when a stream has ended, and when everything was written. If the connection is
+// to end, the goroutine that reads ends it. The caller holds c.mu.
 func (c *conn) settle() {
-	switch {
-	case c.parked || c.draining:
-	case !c.ended && !c.idle():
-		if due := c.due(); c.unbound && len(c.streams) == 0 && !due.IsZero() {
-			c.conn.SetReadDeadline(due) // a client that does not read cannot stay by that
-		}
-	case c.goingAway || c.ended:
-		c.unbound = false
-		c.conn.SetReadDeadline(longAgo)
-	case c.unbound:
-		c.unbound = false
-		c.linger(time.Now())
+	if c.ended || c.goingAway && c.idle() {
+		c.interrupt()
 	}
 }
 
-// linger sets the read deadline of a connection that is idle since a moment: when it is to be parked, or to end if that is
-// earlier. The caller holds c.mu.
+// interrupt makes the goroutine that reads look at what has changed. The caller holds c.mu.
+//
+// A moment at which the connection ends is not such a change: the reader waits for no longer than
+// until the earliest moment that was possible when it began to wait (see due).
+func (c *conn) interrupt() {
+	switch {
+	case c.draining:
+	case c.parked:
+		c.look = true
+		go c.server.lot.Wake(c.conn) // package park may wait for a Read of its own
+	default:
+		c.conn.SetReadDeadline(longAgo)
+	}
+}
+
+// linger sets the read deadline of a connection on which nothing has arrived, or that is idle, since
+// a moment: when it is to be parked, or to end if that may be earlier. The caller holds c.mu.
 func (c *conn) linger(since time.Time) {
-	at, due := since.Add(c.server.linger()), c.due()
+	now := time.Now()
+	at, due := since.Add(c.server.linger()), c.due(now)
 	if c.stubborn || !due.IsZero() && due.Before(at) {
 		at = due
 	}
-	if soon := time.Now().Add(minWait); !at.IsZero() && at.Before(soon) {
+	if soon := now.Add(minWait); !at.IsZero() && at.Before(soon) {
 		at = soon
 	}
 	c.conn.SetReadDeadline(at)
@@ -336,20 +346,27 @@ func (c *conn) linger(since time.Time) {
 
 var longAgo = time.Unix(1, 0)
 
-// due returns when a connection without streams ends, or the zero time. The caller holds c.mu.
-func (c *conn) due() (due time.Time) {
+// due returns when the connection ends if nothing changes, or when a PING is due, or the zero time. A
+// connection with streams does not end. For it due returns the earliest moment at which it could end
+// if the streams ended now. The caller holds c.mu.
+func (c *conn) due(now time.Time) (due time.Time) {
 	add := func(from time.Time, d time.Duration) {
-		if at := from.Add(d); d > 0 && !from.IsZero() && (due.IsZero() || at.Before(due)) {
+		if at := from.Add(d); d > 0 && (due.IsZero() || at.Before(due)) {
 			due = at
 		}
 	}
+	idle, from := prefaceTimeout, c.idleSince
 	if c.configed {
-		add(c.idleSince, c.server.idleTimeout())
-	} else {
-		add(c.idleSince, prefaceTimeout)
+		idle = c.server.idleTimeout()
 	}
-	add(c.partSince, c.server.readHeaderTimeout())
-	if at := c.pingDue(); !at.IsZero() && (due.IsZero() || at.Before(due)) {
+	if len(c.streams) > 0 {
+		from = now
+	} else if !c.partSince.IsZero() {
+		add(c.partSince, c.server.readHeaderTimeout())
+	}
+	add(from, idle)
+	if at := c.pingDue(); !at.IsZero() && (due.IsZero() || at.Before(due)) &&
+		!(c.goingAway && len(c.streams) > 0) {
 		due = at
 	}
 	return due
@@ -382,12 +399,14 @@ func (c *conn) timedOut(b *input) (parked bool, err error) {
 		c.buffer().b = append(appendFrame(c.buffer().b, http2.FramePing, 0, 0, 8), "parked\r\n"...)
 		c.startWriting()
 	}
-	due := c.due()
+	due, since := c.due(now), c.idleSince
 	if len(c.streams) > 0 {
-		if due = c.pingDue(); c.goingAway {
-			due = time.Time{}
+		since = time.Time{}
+		if b.moved {
+			since = now
 		}
 	}
+	b.moved = false
 	switch {
 	case c.ended:
 		err = c.err
@@ -395,13 +414,16 @@ func (c *conn) timedOut(b *input) (parked bool, err error) {
 		err = errGone
 	case !due.IsZero() && !now.Before(due):
 		err = errIdle
-	case !c.idle():
-		c.unbound = true
-		c.conn.SetReadDeadline(due)
-	case c.stubborn || now.Before(c.idleSince.Add(c.server.linger())):
-		c.linger(c.idleSince)
+	case c.stubborn || now.Before(since.Add(c.server.linger())):
+		c.linger(since)
 	default:
-		c.parked, c.streams, c.waiting, c.roomless, c.shut, c.tlsState = true, nil, nil, nil, nil, nil
+		c.parked, c.tlsState = true, nil
+		if len(c.streams) == 0 {
+			c.streams, c.waiting = nil, nil
+		}
+		if len(c.roomless)+len(c.shut) == 0 {
+			c.roomless, c.shut = nil, nil
+		}
 		c.mu.Unlock()
 		c.announce() // a handler that has ended its stream announces that when it returns, which may be later
 		return c.park(b, due)
@@ -427,14 +449,15 @@ func (c *conn) park(b *input, due time.Time) (parked bool, err error) {
 		}
 		return false, err
 	}
-	// What has changed since the lock was released was for a function that was neither running nor parked.
+	// What has changed since the lock was released has found a function that was neither running nor
+	// parked.
 	c.mu.Lock()
-	goingAway, ended := c.goingAway, c.ended
+	look, ended := c.look, c.ended
 	c.mu.Unlock()
 	switch {
 	case ended:
 		lot.CloseConn(c.conn)
-	case goingAway:
+	case look:
 		lot.Wake(c.conn)
 	}
 	return true, nil
@@ -449,14 +472,8 @@ func (c *conn) goAway(ifIdle bool) {
 		return
 	}
 	c.queueGoAway(http2.ErrCodeNo)
-	parked := c.parked
-	if !parked {
-		c.startWriting()
-	}
+	c.startWriting() // and then settle ends it, if it has no streams
 	c.mu.Unlock()
-	if parked {
-		c.server.lot.Wake(c.conn)
-	}
 }
 
 // queueGoAway queues a GOAWAY frame. The caller holds c.mu.
@@ -491,8 +508,8 @@ func (c *conn) fail(err error) {
 
 // endStreams ends all streams. The caller holds c.mu.
 func (c *conn) endStreams(err error) {
-	for _, st := range c.streams {
-		st.close(err)
+	for len(c.streams) > 0 {
+		c.streams[len(c.streams)-1].close(err)
 	}
 	c.waiting = nil
 }
@@ -556,7 +573,7 @@ func (c *conn) finish(err error) {
 	c.announce()
 	c.mu.Lock()
 	c.finished = true
-	over := c.running == 0
+	over := c.over()
 	c.mu.Unlock()
 	close(c.done)
 	if over {

@@ -1,20 +1,22 @@
-// Package http2 is the server side of HTTP/2 (RFC 9113) for handlers of net/http, on connections that are parked while no
-// stream is open. An idle connection then has no goroutine and no frame buffer. It keeps its record, the table of the
-// header compression that its client refers to, and with TLS the *tls.Conn.
+// Package http2 is the server side of HTTP/2 (RFC 9113) for handlers of net/http, on connections that
+// are parked while nothing arrives, also while streams are open. A parked connection has no goroutine
+// and no frame buffer. It keeps its record, the table of the header compression that its client
+// refers to, the part of a frame that has arrived, and with TLS its keys.
 //
 //	server := park.HTTPServer{Server: &http.Server{Handler: handler}, HTTP2: new(http2.Server)}
 //	err := server.ListenAndServeTLS("cert.pem", "key.pem")
 //
 // A program that accepts connections itself passes those that speak HTTP/2 to [Server.ServeConn].
 //
-// While streams are open, one goroutine reads the connection, and each handler has a goroutine. There is no goroutine that
-// writes: a handler writes what it has made, and what others have queued before.
+// What arrives is handled by a goroutine of the lot, which parks the connection again. Each handler
+// has a goroutine, and there is none that writes: a handler writes what it has made, and what others
+// have queued before. A client of package sse, and a request that waits by park.Suspend, need no
+// goroutine: their handlers have returned.
 //
 // # What is missing
 //
 //   - http.Pusher, CONNECT with a protocol (RFC 8441), priorities (RFC 9218) and http.CloseNotifier are absent.
-//   - A stream that waits for its request's body, or for its client's window, keeps the goroutine of its handler, and its
-//     connection is not parked.
+//   - A handler that waits for its request's body, or for its client's window, keeps its goroutine.
 //   - With net/http's TLSNextProto connections can be handed over by [Server.NextProto], but net/http's goroutine then stays
 //     until the connection ends.
 //
@@ -39,7 +41,9 @@
 //   - SetKeepAlivesEnabled(false) sends GOAWAY before it closes an idle connection. It must be
 //     called for the Server or the park.HTTPServer: that of the http.Server calls no hook, and package
 //     net/http does not export the setting, so it has no effect here.
-//   - ReadHeaderTimeout also bounds the time for which a connection without streams may hold a part of a frame.
+//   - ReadHeaderTimeout also bounds the time for which a connection without streams may hold a part of a
+//     frame. While streams are open, a part of up to MaxReadFrameSize bytes stays as long as they do, as in
+//     net/http.
 //   - A write beyond the declared Content-Length fails with http.ErrContentLength from the first byte, as in HTTP/1.1.
 //   - The header Upgrade is not sent, because HTTP/2 forbids it.
 package http2

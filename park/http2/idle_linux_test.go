@@ -7,14 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/sse"
 )
 
 func playRole() bool {
@@ -63,6 +66,28 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
+// A connection with one open stream of package sse needs no more live bytes than this, and a further
+// stream no more than 500.
+func TestIdleEventStreams(t *testing.T) {
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	if testing.Short() {
+		t.Skip("5,000 connections, four times")
+	}
+	idling.Enough(t)
+	for kind, most := range map[string]float64{"h2c": 3700, "tls": 4200} {
+		one := idling.Measure(t, "events 1 "+kind, kind, "browser", "1")
+		many := idling.Measure(t, "events 11 "+kind, kind, "browser", "11")
+		further := (many.Live() - one.Live()) / 10
+		t.Logf("%s: %.0f live bytes, %d of them stack; a further stream %.0f", kind, one.Live(),
+			one.Stack/int64(idling.Conns), further)
+		if one.Live() > most || further > 500 {
+			t.Errorf("%s: %.0f live bytes, want at most %.0f; a further stream %.0f", kind, one.Live(), most, further)
+		}
+	}
+}
+
 // BenchmarkIdle measures the memory of a server process for each idle connection, also with net/http.
 func BenchmarkIdle(b *testing.B) {
 	for _, server := range []string{"http2", "net/http"} {
@@ -83,7 +108,7 @@ func playServer(args []string) {
 	if err != nil {
 		panic(err)
 	}
-	name, kind, _ := strings.Cut(args[0], " ")
+	name, kind := args[0][:strings.LastIndexByte(args[0], ' ')], args[0][strings.LastIndexByte(args[0], ' ')+1:]
 	hs := handler(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/up":
@@ -104,9 +129,15 @@ func playServer(args []string) {
 	hs.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
 	var s httpServer = hs
 	settled := func() int { return idling.Conns }
-	if name == "http2" {
+	if name != "net/http" {
 		p := &park.HTTPServer{Server: hs, HTTP2: new(Server)}
 		s, settled = p, func() int { return p.Stats().Parked }
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(name, "events ")); err == nil {
+		events := &sse.Server{Heartbeat: time.Hour}
+		hs.Handler = events
+		parked := settled
+		settled = func() int { return min(parked(), events.Stats().Parked/n) }
 	}
 	if kind == "h2c" {
 		go s.Serve(ln)
@@ -134,31 +165,44 @@ func playClients(args []string) {
 		if args[2] == "browser" {
 			headers = browserHeaders
 		}
-		return conn, request(conn, headers)
+		if len(args) > 3 {
+			streams, err := strconv.Atoi(args[3])
+			if err != nil {
+				return nil, err
+			}
+			return conn, request(conn, headers, streams, false)
+		}
+		return conn, request(conn, headers, 1, true)
 	})
 }
 
-func request(conn net.Conn, headers []string) error {
+// request opens streams with one request each, and waits for their ends, or for their first data.
+func request(conn net.Conn, headers []string, streams int, ends bool) error {
 	var out, block bytes.Buffer
 	f := http2.NewFramer(&out, conn)
 	enc := hpack.NewEncoder(&block)
-	for i := 0; i < len(headers); i += 2 {
-		enc.WriteField(hpack.HeaderField{Name: headers[i], Value: headers[i+1]})
-	}
 	io.WriteString(&out, http2.ClientPreface)
 	f.WriteSettings()
 	f.WriteSettingsAck()
-	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	for stream := range streams {
+		block.Reset()
+		for i := 0; i < len(headers); i += 2 {
+			enc.WriteField(hpack.HeaderField{Name: headers[i], Value: headers[i+1]})
+		}
+		f.WriteHeaders(http2.HeadersFrameParam{StreamID: id(stream), BlockFragment: block.Bytes(),
+			EndStream: true, EndHeaders: true})
+	}
 	if _, err := conn.Write(out.Bytes()); err != nil {
 		return err
 	}
-	for {
+	for streams > 0 {
 		fr, err := f.ReadFrame()
 		if err != nil {
 			return err
 		}
-		if fr.Header().StreamID == 1 && fr.Header().Flags.Has(http2.FlagDataEndStream) {
-			return nil
+		if h := fr.Header(); h.Type == http2.FrameData && (!ends || h.Flags.Has(http2.FlagDataEndStream)) {
+			streams--
 		}
 	}
+	return nil
 }

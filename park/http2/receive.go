@@ -58,7 +58,7 @@ func (c *conn) consume(b *input) error {
 		c.partSince = time.Time{}
 	} else if whole || c.partSince.IsZero() {
 		if c.partSince = time.Now(); len(c.streams) == 0 && !c.goingAway && !c.ended {
-			c.linger(c.idleSince) // the part may end it earlier
+			c.linger(c.idleSince) // the part may end it earlier; otherwise close does that
 		}
 	}
 	return nil
@@ -90,12 +90,7 @@ func (c *conn) handle(p *parser, b []byte) error {
 	if err == nil {
 		if c.server.config().SendPingTimeout > 0 {
 			c.received = time.Now()
-			if !c.pinged.IsZero() {
-				c.pinged = time.Time{}
-				if c.unbound { // otherwise the deadline is earlier
-					c.conn.SetReadDeadline(c.pingDue())
-				}
-			}
+			c.pinged = time.Time{}
 		}
 		if f != nil {
 			err = c.handleFrame(f)
@@ -133,7 +128,7 @@ func (c *conn) resetStream(id uint32, code http2.ErrCode) error {
 	if id%2 == 0 || !c.configed {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	if st := c.streams[id]; st != nil {
+	if st := c.stream(id); st != nil {
 		st.reset(code, nil)
 		return nil
 	}
@@ -197,7 +192,7 @@ func (c *conn) handleFrame(f frame) error {
 		if c.unopened(f.StreamID) {
 			return c.server.count("reset_idle_stream", http2.ConnectionError(http2.ErrCodeProtocol))
 		}
-		if st := c.streams[f.StreamID]; st != nil {
+		if st := c.stream(f.StreamID); st != nil {
 			st.close(http2.StreamError{StreamID: f.StreamID, Code: f.ErrCode})
 		}
 	case *http2.PriorityFrame:
@@ -259,7 +254,7 @@ func (st *stream) grow(n int64) error {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
 	}
 	if closed && st.outflow > 0 {
-		st.cond.Broadcast()
+		st.wake()
 	}
 	return nil
 }
@@ -279,7 +274,7 @@ func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 	if c.unopened(f.StreamID) {
 		return c.server.count("stream_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
-	st := c.streams[f.StreamID]
+	st := c.stream(f.StreamID)
 	if st == nil {
 		return nil
 	}
@@ -293,7 +288,7 @@ func (c *conn) handleData(f *dataFrame) error {
 	if c.unopened(f.StreamID) {
 		return c.server.count("data_on_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
-	st := c.streams[f.StreamID]
+	st := c.stream(f.StreamID)
 	if st == nil || st.gotEnd {
 		if err := c.discard(f); err != nil || st == nil && c.wasReset(f.StreamID) {
 			return err
@@ -331,7 +326,7 @@ func (c *conn) handleData(f *dataFrame) error {
 		st.giveBack(read)
 	}
 	if len(data) > 0 || st.gotEnd {
-		st.cond.Broadcast()
+		st.wake()
 	}
 	return nil
 }

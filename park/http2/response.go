@@ -25,7 +25,8 @@ type responseWriter struct {
 	declared int64       // Content-Length of the response, or -1
 	written  int64
 	sent     bool // the headers were sent
-	over     bool // every write fails: the handler has returned, or the stream has ended before
+	taken    bool // the stream was taken over
+	over     bool // every write fails: the handler has returned, or the stream has ended before, or taken is set
 	trailers []string
 	buf      *[]byte
 }
@@ -37,13 +38,9 @@ var bodyBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-func newResponseWriter(st *stream) *responseWriter {
-	return &responseWriter{st: st, header: make(http.Header), declared: -1}
-}
-
-// release gives the buffer back.
-func (w *responseWriter) release() {
-	w.over = true
+// release gives the buffer back. With over all writes fail from then on.
+func (w *responseWriter) release(over bool) {
+	w.over = w.over || over
 	if w.buf != nil {
 		*w.buf = (*w.buf)[:0]
 		bodyBuffers.Put(w.buf)
@@ -243,6 +240,9 @@ func (w *responseWriter) promote() {
 
 // finish is called when the handler has returned.
 func (w *responseWriter) finish() {
+	if w.taken {
+		return
+	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}

@@ -35,9 +35,9 @@ type Server struct {
 	// ReadHeaderTimeout, or ReadTimeout if it is 0, bounds the time for which a connection without
 	// streams may hold a part of a frame. HTTP2.WriteByteTimeout bounds each write of up to 64 KiB.
 	Server *http.Server
-	// Linger is the time for which a connection without streams keeps its goroutine before it is
-	// parked. 0 means half a second; with a negative value a connection is parked at once. A
-	// park.HTTPServer sets it, if it is 0.
+	// Linger is the time for which a connection keeps its goroutine when nothing arrives, before it is
+	// parked: with streams up to twice as long. 0 means half a second; with a negative value a
+	// connection is parked at once. A park.HTTPServer sets it, if it is 0.
 	Linger time.Duration
 	// Backend, Unwrap, Name and Logger are as in park.Config. They are not used with a
 	// park.HTTPServer.

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,35 +11,68 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/internal/muxed"
 )
 
-// A stream is a request and its response. Its fields are protected by conn.mu, except for those of the handler.
+// A stream is a request and its response. Its fields are protected by conn.mu.
 type stream struct {
-	c      *conn
-	id     uint32
+	*exchange // what its handler needs; &handled when it was taken over and its handler has returned
+	c         *conn
+	outflow   int64 // what the client can receive
+	err       error
+	taker     muxed.Waker // nil unless the stream was taken over (see taken.go)
+	id        uint32
+	inflow    int32 // what the client may send
+	gotEnd    bool  // the client has sent everything
+	sentEnd   bool  // everything was sent or queued
+}
+
+// An exchange is what a stream has besides as long as its handler runs. Its fields are protected by
+// conn.mu, except for those of the handler.
+type exchange struct {
 	cond   sync.Cond // something has changed that the handler may wait for
 	cancel context.CancelFunc
-	w      *responseWriter
+	w      responseWriter
 	r      *http.Request
-	serve  func(http.ResponseWriter, *http.Request)
+	serve  func(http.ResponseWriter, *http.Request) // instead of the handler, or nil
 
-	inflow   int32 // what the client may send
 	unacked  int32
-	outflow  int64 // what the client can receive
 	declared int64 // Content-Length of the request, or -1
 	received int64
 
 	body       queue // received, and not read
 	bodyErr    error // for Read after body
 	bodyClosed bool  // what arrives is discarded
+	expects    bool  // the client waits for status 100 before it sends the body
+	announces  bool  // ConnState is called before the handler is
+	wait
 	trailer    http.Header
-	expects    bool // the client waits for status 100 before it sends the body
-	gotEnd     bool // the client has sent everything
-	sentEnd    bool // everything was sent or queued
-	err        error
 	readTimer  *time.Timer
 	writeTimer *time.Timer
-	announces  bool // ConnState is called before the handler is
+}
+
+// search returns the place of an open stream. The caller holds c.mu.
+func (c *conn) search(id uint32) (at int, ok bool) {
+	return slices.BinarySearchFunc(c.streams, id, func(st *stream, id uint32) int {
+		return cmp.Compare(st.id, id)
+	})
+}
+
+// stream returns an open stream, or nil. The caller holds c.mu.
+func (c *conn) stream(id uint32) *stream {
+	if i, ok := c.search(id); ok {
+		return c.streams[i]
+	}
+	return nil
+}
+
+// wake makes the stream look at what has changed. The caller holds c.mu.
+func (st *stream) wake() {
+	if st.taker != nil && (st.err != nil || !st.waits) {
+		st.taker.Wake()
+	}
+	st.cond.Broadcast()
 }
 
 // handleHeaders opens a stream, or handles a request's trailers. The caller holds c.mu.
@@ -48,7 +82,7 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 		return c.server.count("headers_even", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	streamError := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
-	if st := c.streams[id]; st != nil {
+	if st := c.stream(id); st != nil {
 		return st.handleTrailers(f)
 	}
 	switch {
@@ -71,8 +105,8 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	if c.running >= c.server.maxStreams() && len(c.waiting) >= 4*c.server.maxStreams() {
 		return c.server.count("too_many_early_resets", http2.ConnectionError(http2.ErrCodeEnhanceYourCalm))
 	}
-	st := &stream{c: c, id: id, inflow: c.streamWindow(), outflow: c.window, declared: -1, gotEnd: f.StreamEnded(),
-		serve: c.handler.ServeHTTP}
+	st := &stream{c: c, id: id, inflow: c.streamWindow(), outflow: c.window, gotEnd: f.StreamEnded(),
+		exchange: &exchange{declared: -1}}
 	st.cond.L = &c.mu
 	ctx, cancel := context.WithCancel(c.ctx)
 	if err := st.newRequest(ctx, f); err != nil {
@@ -80,14 +114,11 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 		return c.server.count("malformed_request", err)
 	}
 	st.cancel = cancel
-	st.w = newResponseWriter(st)
+	st.w = responseWriter{st: st, header: make(http.Header), declared: -1}
 	if f.Truncated {
 		st.serve = headersTooLarge
 	}
-	if c.streams == nil {
-		c.streams = make(map[uint32]*stream)
-	}
-	c.streams[id] = st
+	c.streams = append(c.streams, st)
 	if len(c.streams) == 1 {
 		c.changed(http.StateActive)
 		st.announces = true
@@ -135,7 +166,7 @@ func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
 	}
 	st.gotEnd = true
 	st.endIfDone()
-	st.cond.Broadcast()
+	st.wake()
 	return nil
 }
 
@@ -167,27 +198,44 @@ func (st *stream) run() {
 // call calls the handler, and removes the files of a form that it has parsed, also if it panics. As
 // in net/http, they are removed before the response ends.
 func (st *stream) call() {
+	returned := false
 	defer func() {
-		if f := st.r.MultipartForm; f != nil {
+		if f := st.r.MultipartForm; f != nil && !(returned && st.waits) {
 			f.RemoveAll()
 		}
 	}()
-	st.serve(st.w, st.r)
+	if st.serve != nil {
+		st.serve(&st.w, st.r)
+	} else {
+		st.c.handler.ServeHTTP(&st.w, st.r)
+	}
+	returned = true
 }
 
 // returned is called when the handler has returned, or panicked.
 func (st *stream) returned(ok bool) {
 	c := st.c
-	st.w.release()
+	waits := ok && st.waits
+	st.w.release(!waits)
 	c.mu.Lock()
 	if st.body.size > 0 && st.bodyErr == nil {
 		st.bodyErr = http.ErrBodyReadAfterClose // for a goroutine that reads on: it must not take this for the body's end
 	}
 	st.dropBody()
+	if st.waits && !ok {
+		c.suspended--
+		defer st.dropWait()
+	}
 	switch {
+	case waits:
+		st.handlerEnded = true
+		st.resumeIfDue()
 	case st.err != nil:
 	case !ok:
 		st.reset(http2.ErrCodeInternal, nil)
+	case st.taker != nil:
+		st.cancel()
+		st.exchange = &handled
 	case !st.gotEnd: // the client need not send the rest of the body
 		st.reset(http2.ErrCodeNo, nil)
 	}
@@ -201,7 +249,7 @@ func (st *stream) returned(ok bool) {
 			go next.run()
 		}
 	}
-	over, announce := c.finished && c.running == 0, len(c.states) > 0
+	over, announce := c.over(), len(c.states) > 0
 	c.mu.Unlock()
 	if announce {
 		c.announce()
@@ -255,26 +303,40 @@ func (st *stream) close(err error) {
 	}
 	c := st.c
 	st.err = err
-	delete(c.streams, st.id)
-	if st.readTimer != nil {
-		st.readTimer.Stop()
+	if i, ok := c.search(st.id); ok {
+		c.streams = slices.Delete(c.streams, i, i+1)
 	}
-	if st.writeTimer != nil {
-		st.writeTimer.Stop()
-	}
+	st.stopTimers()
 	if err != errStreamEnded {
 		st.dropBody()
 	}
-	st.cancel()
-	st.cond.Broadcast()
+	if st.exchange != &handled {
+		st.cancel()
+	}
+	st.wake()
+	if st.taker != nil {
+		c.unline(st)
+	}
 	c.idleSince = time.Now()
 	if len(c.streams) == 0 {
 		c.changed(http.StateIdle)
+		if !c.partSince.IsZero() {
+			c.interrupt() // the part may have been there for too long
+		}
 		if c.server.noKeepAlive.Load() && !c.goingAway && !c.ended {
 			c.queueGoAway(http2.ErrCodeNo)
 		}
 	}
 	c.settle()
+}
+
+// stopTimers ends the timeouts of the handler. The caller holds c.mu.
+func (st *stream) stopTimers() {
+	for _, t := range []*time.Timer{st.readTimer, st.writeTimer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
 }
 
 func (st *stream) readTimedOut() {
@@ -289,7 +351,7 @@ func (st *stream) endReads() {
 	if !st.gotEnd && st.bodyErr == nil {
 		st.bodyErr = os.ErrDeadlineExceeded
 		st.bodyClosed = true
-		st.cond.Broadcast()
+		st.wake()
 	}
 }
 
@@ -301,6 +363,9 @@ func (st *stream) writeTimedOut() {
 
 // endWrites makes Write fail, by resetting the stream. The caller holds c.mu.
 func (st *stream) endWrites() {
+	if st.taker != nil {
+		return
+	}
 	st.reset(http2.ErrCodeInternal, errWriteTimeout)
 	st.c.startWriting()
 }
@@ -333,20 +398,13 @@ func (st *stream) send(block *header, p []byte, end bool) error {
 				st.cond.Wait()
 			}
 			continue
-		} else if o := c.buffer(); block != nil {
+		} else if block != nil {
 			st.sentEnd = end && len(p) == 0
-			c.appendHeader(o, st.id, block, st.sentEnd)
+			c.appendHeader(c.buffer(), st.id, block, st.sentEnd)
 			block = nil
 		} else {
-			st.sentEnd = end && n == len(p)
-			flags := http2.Flags(0)
-			if st.sentEnd {
-				flags = http2.FlagDataEndStream
-			}
-			o.b = append(appendFrame(o.b, http2.FrameData, flags, st.id, n), p[:n]...)
+			st.appendData(p[:n], end && n == len(p))
 			p = p[n:]
-			st.outflow -= int64(n)
-			c.outflow -= int64(n)
 		}
 	}
 	err := st.err
@@ -356,6 +414,18 @@ func (st *stream) send(block *header, p []byte, end bool) error {
 	c.wakeSender()
 	c.flush()
 	return err
+}
+
+// appendData queues a DATA frame. The caller holds c.mu.
+func (st *stream) appendData(p []byte, end bool) {
+	c, flags := st.c, http2.Flags(0)
+	if st.sentEnd = end; end {
+		flags = http2.FlagDataEndStream
+	}
+	o := c.buffer()
+	o.b = append(appendFrame(o.b, http2.FrameData, flags, st.id, len(p)), p...)
+	st.outflow -= int64(len(p))
+	c.outflow -= int64(len(p))
 }
 
 // waitIn waits in a line of streams, until wakeSender has chosen the stream or the stream has changed. The caller holds
@@ -381,7 +451,7 @@ func (c *conn) wakeSender() {
 		line = &c.shut
 	}
 	if len(*line) > 0 {
-		(*line)[0].cond.Broadcast()
+		(*line)[0].wake()
 		*line = slices.Delete(*line, 0, 1)
 	}
 }

@@ -1,0 +1,151 @@
+package park
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/internal/muxed"
+)
+
+// A suspendedStream is a request of HTTP/2 that waits without its goroutine. The lot of HTTP2 parks
+// it for its timeout, and until it is woken because its stream or its wait has ended.
+type suspendedStream struct {
+	unbound
+	noConn
+	q      *Suspended
+	server *HTTPServer
+	stream muxed.Suspended
+	r      *http.Request // as the handler had it, without its context
+	body   string
+	due    time.Duration // when the wait ends, since the lot's start, or 0
+}
+
+// suspendStream makes a request of HTTP/2 wait. It fails with http.ErrNotSupported or
+// http.ErrServerClosed, and has done nothing then, if the request can wait only in its goroutine.
+func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body []byte,
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	server := serverOf(r)
+	if server == nil {
+		return http.ErrNotSupported
+	}
+	size := sizeOf(r) + int64(len(body))
+	since, err := server.claim(size, false)
+	if err != nil {
+		return err
+	}
+	q := &Suspended{then: then, size: size, since: since}
+	x := &suspendedStream{q: q, server: server, r: r.WithContext(context.Background()), body: string(body)}
+	x.r.Body = nil
+	if o.Timeout > 0 {
+		x.due = durations.Add(server.lot2.now(), o.Timeout)
+	}
+	q.stream = x
+	if x.stream, err = w.SuspendStream(x); err != nil {
+		server.release(undecided, size, since, false)
+		if err == http.ErrHijacked {
+			return err
+		}
+		return fmt.Errorf("park: suspend: %w", err)
+	}
+	if !server.waits.add(x) {
+		q.decide(byServer)
+	}
+	x.wait()
+	register(q)
+	return nil
+}
+
+// sizeOf returns about how many bytes a request has.
+func sizeOf(r *http.Request) int64 {
+	n := len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		n += len(name)
+		for _, v := range values {
+			n += len(v)
+		}
+	}
+	return int64(n)
+}
+
+// wait parks the request, or ends its wait. It is called by one goroutine at a time: that of the
+// handler, and then the lot's.
+func (x *suspendedStream) wait() {
+	q, lot := x.q, x.server.lot2
+	for !q.decided() && x.stream.Err() == nil {
+		idle := time.Duration(-1)
+		if x.due > 0 {
+			idle = max(x.due-lot.now(), 1)
+		}
+		again, err := lot.parkUnbound(&x.unbound, x, waitSuspended, idle)
+		switch {
+		case err != nil:
+			q.decide(byServer) // the lot is closed
+		case !again:
+			return
+		}
+	}
+	q.decide(byClient) // unless it was decided otherwise
+	x.server.waits.remove(x)
+	x.stream.Resume(x.answer, x.drop)
+}
+
+func waitSuspended(conn net.Conn) { conn.(*suspendedStream).wait() }
+
+// Wake makes the lot call wait.
+func (x *suspendedStream) Wake() { x.wake(x.server.lot2) }
+
+// SetReadDeadline is called by the lot at the timeout.
+func (x *suspendedStream) SetReadDeadline(time.Time) error {
+	x.q.decide(byTimeout)
+	return nil
+}
+
+// take ends the wait. The Suspended, which the program may keep, then holds nothing.
+func (x *suspendedStream) take() (then func(http.ResponseWriter, *http.Request), why ending) {
+	q := x.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	then, why = q.then, q.why
+	q.then, q.stream = nil, nil
+	return then, why
+}
+
+func (x *suspendedStream) release(why ending) {
+	x.server.release(why, x.q.size, x.q.since, false)
+}
+
+// answer calls then. base is the request that the handler has got from the server.
+func (x *suspendedStream) answer(w http.ResponseWriter, base *http.Request) {
+	then, why := x.take()
+	x.release(why)
+	r := x.r.WithContext(withCause(base.Context(), endings[why]))
+	r.Body = bodyOf(x.body)
+	then(w, r)
+}
+
+// drop ends the request of a handler that has panicked.
+func (x *suspendedStream) drop() {
+	x.take()
+	x.release(byPanic)
+}
+
+// add adds a request of HTTP/2. It reports false if waits is closed.
+func (c *waits) add(x *suspendedStream) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streams == nil {
+		c.streams = make(map[*suspendedStream]struct{})
+	}
+	c.streams[x] = struct{}{}
+	return !c.closed
+}
+
+func (c *waits) remove(x *suspendedStream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, x)
+}
