@@ -33,7 +33,8 @@ func (s *Stream) response() *responseConn {
 
 // parkUnbound parks u, as conn, for at most the time idle unless that is negative. It reports whether
 // the function must look again instead.
-func (l *Lot) parkUnbound(u *unbound, conn net.Conn, f func(net.Conn), idle time.Duration) (again bool, err error) {
+func (l *Lot) parkUnbound(u *unbound, conn net.Conn, f func(net.Conn),
+	idle time.Duration) (again bool, err error) {
 	if !l.enter() {
 		return false, ErrClosed
 	}

@@ -38,7 +38,8 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 		return err
 	}
 	q := &Suspended{then: then, size: size, since: since}
-	x := &suspendedStream{q: q, server: server, r: r.WithContext(context.Background()), body: string(body)}
+	x := &suspendedStream{q: q, server: server, body: string(body)}
+	x.r = r.WithContext(context.Background())
 	x.r.Body = nil
 	if o.Timeout > 0 {
 		x.due = durations.Add(server.lot2.now(), o.Timeout)

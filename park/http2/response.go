@@ -25,8 +25,8 @@ type responseWriter struct {
 	declared int64       // Content-Length of the response, or -1
 	written  int64
 	sent     bool // the headers were sent
-	taken    bool // the stream was taken over
-	over     bool // every write fails: the handler has returned, or the stream has ended before, or taken is set
+	taken    bool // the stream was taken over, or the request waits
+	over     bool // every write fails: the handler has returned, or the stream has ended
 	trailers []string
 	buf      *[]byte
 }

@@ -28,7 +28,8 @@ func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
 	c.mu.Lock()
 	gotEnd := st.gotEnd
 	c.mu.Unlock()
-	if !gotEnd || w.over || w.taken || w.st.r.Method == http.MethodHead || w.status != 0 && !bodyAllowed(w.status) {
+	if !gotEnd || w.over || w.taken || w.st.r.Method == http.MethodHead ||
+		w.status != 0 && !bodyAllowed(w.status) {
 		return nil, http.ErrNotSupported
 	}
 	if w.status == 0 {
@@ -94,7 +95,8 @@ func (st *stream) Err() error {
 	defer st.c.mu.Unlock()
 	var reset http2.StreamError
 	switch {
-	case errors.As(st.err, &reset) && (reset.Code == http2.ErrCodeCancel || reset.Code == http2.ErrCodeNo):
+	case errors.As(st.err, &reset) &&
+		(reset.Code == http2.ErrCodeCancel || reset.Code == http2.ErrCodeNo):
 		return io.EOF
 	case st.err == io.EOF, errors.Is(st.err, net.ErrClosed):
 		return io.EOF

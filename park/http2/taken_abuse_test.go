@@ -49,7 +49,8 @@ func (s *Server) open() int {
 // A client with as many streams as it may open that reads nothing costs a bounded number of bytes,
 // and no goroutine but the one that writes to it. Its streams end by WriteTimeout.
 func TestEventStreamsNotRead(t *testing.T) {
-	x := serveEvents(t, &sse.Server{MaxQueued: 64 << 10, WriteTimeout: 200 * time.Millisecond, Heartbeat: -1}, false)
+	x := serveEvents(t, &sse.Server{
+		MaxQueued: 64 << 10, WriteTimeout: 200 * time.Millisecond, Heartbeat: -1}, false)
 	p := dial(t, x.url)
 	for i := range defaultStreams {
 		p.get(id(i))
