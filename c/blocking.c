@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@ enum {
 	NONBLOCKING = 2,
 	// A thread waits for the socket.
 	AWAITED = 4,
+	// closesocket is at work. BLOCKS and NONBLOCKING are forgotten, and the socket may still be open.
+	CLOSING = 8,
 };
 
 static bool is_kept(SOCKET s) { return s < KEPT; }
@@ -61,20 +64,6 @@ bool sn_blocks(SOCKET s)
 	return flags >= 0 && (flags & O_NONBLOCK) == 0;
 }
 
-void sn_unblock_listener(SOCKET s)
-{
-	int flags, listens = 0;
-	socklen_t size = sizeof listens;
-	if (is(s, BLOCKS | NONBLOCKING) || !is_kept(s) ||
-		getsockopt((int)s, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
-		(flags = fcntl((int)s, F_GETFL)) < 0)
-		return;
-	if ((flags & O_NONBLOCK) != 0)
-		set(s, NONBLOCKING, true);
-	else if (fcntl((int)s, F_SETFL, flags | O_NONBLOCK) == 0)
-		set(s, BLOCKS, true);
-}
-
 // A waiter is a thread that waits for sockets. It is woken when one of them is closed, which poll
 // alone does not notice.
 //
@@ -92,6 +81,23 @@ struct waiter {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct waiter *waiters; // guarded by lock
+
+void sn_unblock_listener(SOCKET s)
+{
+	int flags, listens = 0;
+	socklen_t size = sizeof listens;
+	if (is(s, BLOCKS | NONBLOCKING) || !is_kept(s) ||
+		getsockopt((int)s, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
+		return;
+	pthread_mutex_lock(&lock); // another thread's first accept may change the flags
+	if (is(s, BLOCKS | NONBLOCKING) || (flags = fcntl((int)s, F_GETFL)) < 0)
+		;
+	else if ((flags & O_NONBLOCK) != 0)
+		set(s, NONBLOCKING, true);
+	else if (fcntl((int)s, F_SETFL, flags | O_NONBLOCK) == 0)
+		set(s, BLOCKS, true);
+	pthread_mutex_unlock(&lock);
+}
 
 static bool waits_for(const struct waiter *w, int fd)
 {
@@ -158,10 +164,24 @@ void sn_forget_waiters(void)
 void sn_closing(SOCKET s)
 {
 	wake(s, true);
+	set(s, CLOSING, true);
 	set(s, BLOCKS | NONBLOCKING, false);
 }
 
-void sn_closed(SOCKET s) { wake(s, false); }
+void sn_closed(SOCKET s)
+{
+	set(s, CLOSING, false);
+	wake(s, false);
+}
+
+bool sn_was_closed(SOCKET s)
+{
+	if (is(s, BLOCKS | NONBLOCKING))
+		return false;
+	while (is(s, CLOSING) && fcntl((int)s, F_GETFL) >= 0)
+		sched_yield();
+	return fcntl((int)s, F_GETFL) < 0;
+}
 
 static bool was_closed(struct waiter *w)
 {

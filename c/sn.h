@@ -69,6 +69,11 @@ int sn_await_connect(int fd, const struct sockaddr *name, socklen_t length, int 
 // sn_closing is called before a socket is closed, and sn_closed after.
 void sn_closing(SOCKET s);
 void sn_closed(SOCKET s);
+
+// sn_was_closed says for a call that would have blocked, on a socket whose calls do not block as far
+// as is known, whether that is so because closesocket has begun. It waits until that has closed the
+// socket.
+bool sn_was_closed(SOCKET s);
 // sn_forget_waiters is called in a child after fork, which has no other threads.
 void sn_forget_waiters(void);
 

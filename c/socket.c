@@ -51,6 +51,10 @@ static bool again(SOCKET s, short events, int flags)
 		struct timespec at;
 		return awaited(sn_await(fds, 1, deadline(s, events, &at)));
 	}
+	if (sn_was_closed(s)) {
+		errno = EBADF;
+		return false;
+	}
 	if (atomic_load_explicit(&sn_edgeless, memory_order_relaxed) && !atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		snGoBlocked((int)s, events == POLLIN);
 	errno = EAGAIN;

@@ -118,6 +118,7 @@ func newWorld(t *testing.T) *world {
 	w.Add("echo", w.echo.Ports()[0])
 	w.AddServer("echo", w.echo)
 	w.AddServer("tls", w.tls)
+	w.AddTunnels("tunnels", new(park.Tunnels))
 	w.AddParkServer("lines", w.lines)
 	w.AddHTTPServer("web", w.web)
 	w.AddLot("lot", w.lines.Lots()[0])
