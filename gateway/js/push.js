@@ -440,6 +440,8 @@ class Tabs {
   #name
   #id = crypto.randomUUID()
   #leads = false
+  #held = false // the lock of its own
+  #wants = null
   #end
 
   constructor(name, events) {
@@ -455,7 +457,11 @@ class Tabs {
       }
     }
     const ended = new Promise(resolve => { this.#end = resolve })
-    navigator.locks.request(this.#tab(this.#id), () => ended)
+    navigator.locks.request(this.#tab(this.#id), () => {
+      this.#held = true
+      this.#say()
+      return ended
+    })
     navigator.locks.request(this.#name, () => {
       this.#leads = true
       events.lead()
@@ -464,7 +470,15 @@ class Tabs {
     })
   }
 
-  want(wants) { if (!this.#leads) this.post({ tab: this.#id, wants }) }
+  want(wants) {
+    this.#wants = wants
+    this.#say()
+  }
+
+  // The one that leads would take a tab that has no lock yet for one that has ended.
+  #say() {
+    if (this.#held && this.#wants && !this.#leads) this.post({ tab: this.#id, wants: this.#wants })
+  }
 
   post(message) { this.#channel.postMessage(message) }
 
