@@ -276,7 +276,7 @@ func validToken(s string) bool {
 
 // takeBody reads the body of a request. If it is too long, it can still be read.
 func takeBody(r *http.Request, limit int64) ([]byte, error) {
-	if r.Body == nil || r.Body == http.NoBody {
+	if r.Body == nil {
 		return nil, nil
 	}
 	if limit == 0 {
