@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 NegotiatedProtocolIsMutual is deprecated, and kept as all fields are.
+
 package tlsrecord
 
 import (
