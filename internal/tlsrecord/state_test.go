@@ -2,8 +2,11 @@ package tlsrecord
 
 import (
 	"bytes"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"reflect"
 	"testing"
 )
@@ -71,4 +74,46 @@ func TestStateIsSmall(t *testing.T) {
 			t.Errorf("%s: %x, the peer has %x", tls.VersionName(version), keys[0], keys[1])
 		}
 	}
+}
+
+// Encrypted Client Hello works with the copy of the configuration that a handshake gets, also with
+// one that GetConfigForClient returns.
+func TestECH(t *testing.T) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := echConfig(key.PublicKey().Bytes())
+	client := clientConfig.Clone()
+	client.MinVersion = tls.VersionTLS13
+	client.EncryptedClientHelloConfigList = binary.BigEndian.AppendUint16(nil, uint16(len(config)))
+	client.EncryptedClientHelloConfigList = append(client.EncryptedClientHelloConfigList, config...)
+	server := base.Clone()
+	server.EncryptedClientHelloKeys = []tls.EncryptedClientHelloKey{
+		{Config: config, PrivateKey: key.Bytes(), SendAsRetry: true}}
+	chosen := base.Clone()
+	chosen.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return server, nil }
+	chosen.EncryptedClientHelloKeys = server.EncryptedClientHelloKeys
+	for _, s := range []*tls.Config{server, chosen} {
+		c, peer := pair(t, s, client)
+		defer c.Close()
+		defer peer.Close()
+		got := c.ConnectionState()
+		if !got.ECHAccepted || !peer.ConnectionState().ECHAccepted || got.ServerName != client.ServerName {
+			t.Errorf("%+v", got)
+		}
+		exchange(t, c, peer)
+	}
+}
+
+// echConfig returns an ECHConfig (RFC 9849, section 4) with a key for X25519, HKDF-SHA256 and
+// AES-128-GCM.
+func echConfig(key []byte) []byte {
+	const version, id, x25519, sha256, aes128, public = 0xfe0d, 7, 0x20, 1, 1, "public.test"
+	body := []byte{id, 0, x25519, 0, byte(len(key))}
+	body = append(body, key...)
+	body = append(body, 0, 4, 0, sha256, 0, aes128, 0 /* longest name */, byte(len(public)))
+	body = append(append(body, public...), 0, 0)
+	b := binary.BigEndian.AppendUint16(nil, version)
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(body))), body...)
 }
