@@ -26,6 +26,8 @@ type common struct {
 	complete, mutual      bool
 	resumed, retried, ech bool
 	protocol, name        string
+	local                 *[]byte // the server's certificates, and how many
+	locals                int
 }
 
 // An exporter makes what ConnectionState.ExportKeyingMaterial returns. crypto/tls has it in a field
@@ -53,15 +55,17 @@ func newState(state tls.ConnectionState) State {
 	rest.HandshakeComplete, rest.NegotiatedProtocolIsMutual = false, false
 	rest.DidResume, rest.HelloRetryRequest, rest.ECHAccepted = false, false, false
 	rest.NegotiatedProtocol, rest.ServerName = "", ""
-	*exporterOf(&rest) = nil
+	*exporterOf(&rest), *localCertificate(&rest) = nil, nil
 	if !reflect.ValueOf(&rest).Elem().IsZero() {
 		return State{whole: &state}
 	}
+	local := *localCertificate(&state)
 	return State{exporter: *exporterOf(&state), common: unique.Make(common{
 		state.Version, state.CipherSuite, state.CurveID,
 		state.HandshakeComplete, state.NegotiatedProtocolIsMutual,
 		state.DidResume, state.HelloRetryRequest, state.ECHAccepted,
-		state.NegotiatedProtocol, state.ServerName})}
+		state.NegotiatedProtocol, state.ServerName,
+		unsafe.SliceData(local), len(local)})}
 }
 
 // Unpack returns what the State was made of.
@@ -77,6 +81,6 @@ func (s *State) Unpack() (state tls.ConnectionState) {
 	state.HandshakeComplete, state.NegotiatedProtocolIsMutual = c.complete, c.mutual
 	state.DidResume, state.HelloRetryRequest, state.ECHAccepted = c.resumed, c.retried, c.ech
 	state.NegotiatedProtocol, state.ServerName = c.protocol, c.name
-	*exporterOf(&state) = s.exporter
+	*exporterOf(&state), *localCertificate(&state) = s.exporter, unsafe.Slice(c.local, c.locals)
 	return state
 }
