@@ -117,7 +117,7 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 	server := s.hc.in.server
 	buf := headBuffers.Get().(*[]byte)
 	defer headBuffers.Put(buf)
-	head := appendRequest((*buf)[:0], &s.served, r, body, s.hc.conn.RemoteAddr())
+	head := appendRequest(appendServed((*buf)[:0], &s.served), r, body, s.hc.conn.RemoteAddr())
 	if cap(head) <= 64<<10 {
 		*buf = head
 	}

@@ -209,10 +209,13 @@ func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
 	if q.halfClose {
 		ctx = context.WithoutCancel(ctx) // it would end with the client's side
 	}
-	r := t.request(base.WithContext(withCause(ctx, endings[t.why])))
-	h := w.Header()
-	in := textReader{t.out}
-	in.header(h)
+	r := base.WithContext(withCause(ctx, endings[t.why]))
+	in := textReader{t.head}
+	in.skipServed()
+	in.request(r)
+	in = textReader{t.out}
+	in.header(w.Header())
+	t.forms.restore(r)
 	t.then(w, r)
 }
 
@@ -284,6 +287,13 @@ func formsOf(r *http.Request) *forms {
 		return nil
 	}
 	return &forms{r.Form, r.PostForm, r.MultipartForm}
+}
+
+// restore gives the forms back to the request.
+func (f *forms) restore(r *http.Request) {
+	if f != nil {
+		r.Form, r.PostForm, r.MultipartForm = f.form, f.post, f.multipart
+	}
 }
 
 // remove removes the files of a form, as net/http does after a request.

@@ -25,7 +25,7 @@ import (
 // The rest is what net/http has read of the client's next request.
 //
 // The second part never goes through a parser again, so the handler and middleware may have put any
-// bytes there.
+// bytes there. A request of HTTP/2 has that part alone.
 
 // A served is the request that a session serves, as net/http has given it to the outermost
 // handler.
@@ -59,12 +59,15 @@ func appendHeader(b []byte, h http.Header) []byte {
 	return b
 }
 
-// appendRequest appends a request, all but what follows it.
-func appendRequest(b []byte, x *served, r *http.Request, body []byte, remote net.Addr) []byte {
+// appendServed appends the first part.
+func appendServed(b []byte, x *served) []byte {
 	b = appendText(b, x.method)
 	b = appendNumber(b, uint64(x.minor))
-	b = appendTexts(b, x.header["Connection"])
+	return appendTexts(b, x.header["Connection"])
+}
 
+// appendRequest appends the second part.
+func appendRequest(b []byte, r *http.Request, body []byte, remote net.Addr) []byte {
 	b = appendText(b, r.Method)
 	b = appendText(b, r.RequestURI)
 	b = appendURL(b, r)
@@ -253,20 +256,14 @@ func (q *Suspended) wireRequest() *http.Request {
 	return r
 }
 
-// request makes a request what the handler had.
-func (t *taken) request(r *http.Request) *http.Request {
-	in := textReader{t.head}
-	in.text()
-	in.number()
-	in.texts()
-	in.request(r)
-	if f := t.forms; f != nil {
-		r.Form, r.PostForm, r.MultipartForm = f.form, f.post, f.multipart
-	}
-	return r
+// skipServed skips the first part of a head.
+func (t *textReader) skipServed() {
+	t.text()
+	t.number()
+	t.texts()
 }
 
-// request reads the second part of a head.
+// request makes a request what the handler had, from the second part of a head.
 func (t *textReader) request(r *http.Request) {
 	r.Method, r.RequestURI = t.text(), t.text()
 	r.URL = t.url(r.RequestURI)

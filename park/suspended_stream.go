@@ -1,7 +1,6 @@
 package park
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,8 +18,6 @@ type suspendedStream struct {
 	q      *Suspended
 	server *HTTPServer
 	stream muxed.Suspended
-	r      *http.Request // as the handler had it, without its context
-	body   string
 	due    time.Duration // when the wait ends, since the lot's start, or 0
 }
 
@@ -32,15 +29,14 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 	if server == nil {
 		return http.ErrNotSupported
 	}
-	size := sizeOf(r) + int64(len(body))
+	head := string(appendRequest(nil, r, body, nil))
+	size := int64(len(head))
 	since, err := server.claim(size, false)
 	if err != nil {
 		return err
 	}
-	q := &Suspended{then: then, size: size, since: since}
-	x := &suspendedStream{q: q, server: server, body: string(body)}
-	x.r = r.WithContext(context.Background())
-	x.r.Body = nil
+	q := &Suspended{then: then, head: head, forms: formsOf(r), size: size, since: since}
+	x := &suspendedStream{q: q, server: server}
 	if o.Timeout > 0 {
 		x.due = durations.Add(server.lot2.now(), o.Timeout)
 	}
@@ -58,18 +54,6 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 	x.wait()
 	register(q)
 	return nil
-}
-
-// sizeOf returns about how many bytes a request has.
-func sizeOf(r *http.Request) int64 {
-	n := len(r.RequestURI) + len(r.Host)
-	for name, values := range r.Header {
-		n += len(name)
-		for _, v := range values {
-			n += len(v)
-		}
-	}
-	return int64(n)
 }
 
 // wait parks the request, or ends its wait. It is called by one goroutine at a time: that of the
@@ -106,32 +90,31 @@ func (x *suspendedStream) SetReadDeadline(time.Time) error {
 }
 
 // take ends the wait. The Suspended, which the program may keep, then holds nothing.
-func (x *suspendedStream) take() (then func(http.ResponseWriter, *http.Request), why ending) {
+func (x *suspendedStream) take() (t taken) {
 	q := x.q
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	then, why = q.then, q.why
-	q.then, q.stream = nil, nil
-	return then, why
+	t = taken{then: q.then, head: q.head, forms: q.forms, why: q.why}
+	q.then, q.head, q.forms, q.stream = nil, "", nil, nil
+	q.mu.Unlock()
+	x.server.release(t.why, q.size, q.since, false)
+	return t
 }
 
-func (x *suspendedStream) release(why ending) {
-	x.server.release(why, x.q.size, x.q.since, false)
-}
-
-// answer calls then. base is the request that the handler has got from the server.
+// answer calls then. base is the request that the server has made again.
 func (x *suspendedStream) answer(w http.ResponseWriter, base *http.Request) {
-	then, why := x.take()
-	x.release(why)
-	r := x.r.WithContext(withCause(base.Context(), endings[why]))
-	r.Body = bodyOf(x.body)
-	then(w, r)
+	t := x.take()
+	defer t.forms.remove()
+	r := base.WithContext(withCause(base.Context(), endings[t.why]))
+	in := textReader{t.head}
+	in.request(r)
+	t.forms.restore(r)
+	t.then(w, r)
 }
 
 // drop ends the request of a handler that has panicked.
 func (x *suspendedStream) drop() {
-	x.take()
-	x.release(byPanic)
+	x.q.decide(byPanic)
+	x.take().forms.remove()
 }
 
 // add adds a request of HTTP/2. It reports false if waits is closed.

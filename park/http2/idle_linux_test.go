@@ -66,24 +66,29 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// A connection with one open stream of package sse needs no more live bytes than this, and a further
-// stream no more than 500.
-func TestIdleEventStreams(t *testing.T) {
+// A connection with one open stream needs no more live bytes than this, and a further stream no more
+// than 500: one of package sse, or a request that waits (park.Suspend), which also keeps its head.
+func TestIdleStreams(t *testing.T) {
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
 	}
 	if testing.Short() {
-		t.Skip("5,000 connections, four times")
+		t.Skip("5,000 connections, eight times")
 	}
 	idling.Enough(t)
-	for kind, most := range map[string]float64{"h2c": 3700, "tls": 4200} {
-		one := idling.Measure(t, "events 1 "+kind, kind, "browser", "1")
-		many := idling.Measure(t, "events 11 "+kind, kind, "browser", "11")
+	head := float64(len(strings.Join(browserHeaders, "")))
+	for _, c := range []struct {
+		what, kind    string
+		most, further float64
+	}{{"events", "h2c", 3700, 500}, {"events", "tls", 4200, 500},
+		{"waiting", "h2c", 4200, 500 + head}, {"waiting", "tls", 4200, 500 + head}} {
+		one := idling.Measure(t, c.what+" 1 "+c.kind, c.kind, "browser", "1", c.what)
+		many := idling.Measure(t, c.what+" 11 "+c.kind, c.kind, "browser", "11", c.what)
 		further := (many.Live() - one.Live()) / 10
-		t.Logf("%s: %.0f live bytes, %d of them stack; a further stream %.0f", kind, one.Live(),
-			one.Stack/int64(idling.Conns), further)
-		if one.Live() > most || further > 500 {
-			t.Errorf("%s: want at most %.0f live bytes, and 500", kind, most)
+		t.Logf("%s, %s: %.0f live bytes, %d of them stack; a further stream %.0f", c.what, c.kind,
+			one.Live(), one.Stack/int64(idling.Conns), further)
+		if one.Live() > c.most || further > c.further {
+			t.Errorf("%s, %s: want at most %.0f live bytes, and %.0f", c.what, c.kind, c.most, c.further)
 		}
 	}
 }
@@ -103,6 +108,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
+
 func playServer(args []string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,7 +127,7 @@ func playServer(args []string) {
 				w.Write(zeros[:])
 			}
 		default:
-			fmt.Fprint(w, "hello")
+			hello(w, r)
 		}
 	})
 	hs.Protocols = new(http.Protocols)
@@ -134,11 +141,23 @@ func playServer(args []string) {
 		p := &park.HTTPServer{Server: hs, HTTP2: new(Server)}
 		s, settled = p, func() int { return p.Stats().Parked }
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(name, "events ")); err == nil {
-		events := &sse.Server{Heartbeat: time.Hour}
+	if what, streams, ok := strings.Cut(name, " "); ok {
+		n, err := strconv.Atoi(streams)
+		if err != nil {
+			panic(err)
+		}
+		p, events := s.(*park.HTTPServer), &sse.Server{Heartbeat: time.Hour}
+		open := func() int { return events.Stats().Parked }
 		hs.Handler = events
-		parked := settled
-		settled = func() int { return min(parked(), events.Stats().Parked/n) }
+		if what == "waiting" {
+			open = func() int { return p.Stats().Suspended }
+			hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := park.Suspend(w, r, func(*park.Suspended) {}, hello); err != nil {
+					panic(err)
+				}
+			})
+		}
+		settled = func() int { return min(p.Stats().Parked, open()/n) }
 	}
 	if kind == "h2c" {
 		go s.Serve(ln)
@@ -171,14 +190,18 @@ func playClients(args []string) {
 			if err != nil {
 				return nil, err
 			}
-			return conn, request(conn, headers, streams, false)
+			answered := streams
+			if args[4] == "waiting" {
+				answered = 0
+			}
+			return conn, request(conn, headers, streams, answered, 0)
 		}
-		return conn, request(conn, headers, 1, true)
+		return conn, request(conn, headers, 1, 1, http2.FlagDataEndStream)
 	})
 }
 
-// request opens streams with one request each, and waits for their ends, or for their first data.
-func request(conn net.Conn, headers []string, streams int, ends bool) error {
+// request opens streams with one request each, and waits until some have had data with a flag.
+func request(conn net.Conn, headers []string, streams, answered int, flag http2.Flags) error {
 	var out, block bytes.Buffer
 	f := http2.NewFramer(&out, conn)
 	enc := hpack.NewEncoder(&block)
@@ -196,13 +219,13 @@ func request(conn net.Conn, headers []string, streams int, ends bool) error {
 	if _, err := conn.Write(out.Bytes()); err != nil {
 		return err
 	}
-	for streams > 0 {
+	for answered > 0 {
 		fr, err := f.ReadFrame()
 		if err != nil {
 			return err
 		}
-		if h := fr.Header(); h.Type == http2.FrameData && (!ends || h.Flags.Has(http2.FlagDataEndStream)) {
-			streams--
+		if h := fr.Header(); h.Type == http2.FrameData && h.Flags.Has(flag) {
+			answered--
 		}
 	}
 	return nil
