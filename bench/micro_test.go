@@ -106,8 +106,8 @@ func cross(b *testing.B, newWaker func() waker) {
 	b.ReportMetric(float64(all[len(all)/2]), "p50-ns")
 }
 
-// BenchmarkRegister removes one of many registered sockets and registers it again: with a port, which
-// delivers an EventRemove, and with two calls of epoll_ctl.
+// BenchmarkRegister removes one of many registered sockets and registers it again: with a port,
+// which delivers an EventRemove, and with two calls of epoll_ctl.
 func BenchmarkRegister(b *testing.B) {
 	for _, backend := range socknotify.Backends() {
 		b.Run("contender="+backend, func(b *testing.B) { registerPort(b, backend) })
@@ -143,8 +143,8 @@ func registerPort(b *testing.B, backend string) {
 		var regs [perCall]socknotify.Registration[int]
 		for i := range regs {
 			regs[i] = socknotify.Registration[int]{
-				Handle: all[first+i].Handle(), Key: first + i, Op: op,
-				Filter: socknotify.EventIn, Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
+				Handle: all[first+i].Handle(), Key: first + i, Op: op, Filter: socknotify.EventIn,
+				Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
 			}
 		}
 		n, err := port.Process(regs[:], out, 0)
@@ -184,7 +184,8 @@ func registerByHand(b *testing.B) {
 	}
 	for done := 0; b.Loop(); done++ {
 		fd := int(all[done%len(all)].Handle())
-		if err := errors.Join(unix.EpollCtl(epoll, unix.EPOLL_CTL_DEL, fd, nil), add(fd)); err != nil {
+		err := unix.EpollCtl(epoll, unix.EPOLL_CTL_DEL, fd, nil)
+		if err = errors.Join(err, add(fd)); err != nil {
 			b.Fatal(err)
 		}
 	}

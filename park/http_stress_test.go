@@ -96,8 +96,8 @@ func (s *httpStress) closed() bool {
 	return true
 }
 
-// serve runs a server for its life or a shorter time, and ends it. client uses a connection until the
-// context is done.
+// serve runs a server for its life or a shorter time, and ends it. client uses a connection until
+// the context is done.
 func (s *httpStress) serve(
 	server *HTTPServer, life time.Duration, client func(context.Context, net.Conn), end func() error,
 ) {

@@ -65,7 +65,8 @@ var examples = []example{
 			Workers: multithreaded.DefaultWorkers, Clients: multithreaded.DefaultClients,
 		}
 		r, err := multithreaded.Run(ctx, c)
-		return outcome{c.Workers, c.Clients, r.Notifications, r.Removals, r.Bytes, r.ExpectedBytes}, err
+		o := outcome{c.Workers, c.Clients, r.Notifications, r.Removals, r.Bytes, r.ExpectedBytes}
+		return o, err
 	}},
 }
 
@@ -89,11 +90,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 	}
 	name := port.Backend()
 	port.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v", *timeout))
+	late := fmt.Errorf("not done after %v", *timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, late)
 	defer cancel()
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer table.Flush()
-	fmt.Fprintln(table, "example\tbackend\tworkers\tclients\tnotifications\tbytes\tremovals\ttime\t\t")
+	const head = "example\tbackend\tworkers\tclients\tnotifications\tbytes\tremovals\ttime\t\t"
+	fmt.Fprintln(table, head)
 	for _, e := range examples {
 		start := time.Now()
 		o, err := e.run(ctx, name)
@@ -102,8 +105,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 			fmt.Fprintf(stderr, "demo: %s: %v\n", e.name, err)
 			verdict, status = "FAILED", 1
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f ms\t%s\t\n", e.name, name, o.workers, o.clients,
-			o.notifications, o.bytes, o.removals, time.Since(start).Seconds()*1000, verdict)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f ms\t%s\t\n",
+			e.name, name, o.workers, o.clients, o.notifications, o.bytes, o.removals,
+			time.Since(start).Seconds()*1000, verdict)
 	}
 	return status
 }

@@ -23,7 +23,8 @@ func demo(ctx context.Context, line string) (status int, stdout, stderr string) 
 func TestDemo(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		status, out, errs := demo(t.Context(), "-backend "+backend)
-		if status != 0 || errs != "" || strings.Count(out, "  ok") != 3 || strings.Count(out, backend) != 3 {
+		if status != 0 || errs != "" ||
+			strings.Count(out, "  ok") != 3 || strings.Count(out, backend) < 3 {
 			t.Errorf("status %d: %s%s", status, out, errs)
 		}
 	})
@@ -34,7 +35,8 @@ func TestFailure(t *testing.T) {
 	backendtest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if status, out, errs := demo(ctx, ""); status != 1 || strings.Count(out, "FAILED") != 3 || errs == "" {
+	status, out, errs := demo(ctx, "")
+	if status != 1 || strings.Count(out, "FAILED") != 3 || errs == "" {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
 	for _, o := range []outcome{{expected: 1}, {clients: 1}} {
@@ -47,7 +49,8 @@ func TestFailure(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	backendtest.Need(t)
 	for _, line := range []string{"-backend abacus", "-abacus"} {
-		if status, out, errs := demo(t.Context(), line); status != 2 || out != "" || !strings.Contains(errs, "abacus") {
+		status, out, errs := demo(t.Context(), line)
+		if status != 2 || out != "" || !strings.Contains(errs, "abacus") {
 			t.Errorf("%s: status %d, output %q, errors %q", line, status, out, errs)
 		}
 	}

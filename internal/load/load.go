@@ -74,7 +74,7 @@ type Config struct {
 // check returns an error for fields that exclude each other.
 func (c *Config) check() error {
 	if c.Reconnect && (c.TLS != nil || c.Rate > 0 || c.Think > 0 || c.Requests > 0 || c.Depth > 1) {
-		return errors.New("load: Reconnect sends one request at a time, as fast as answers come, without TLS")
+		return errors.New("load: Reconnect is for one request at a time without a rate and without TLS")
 	}
 	return nil
 }

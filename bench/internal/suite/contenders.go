@@ -79,7 +79,8 @@ func (e *Env) native(ctx context.Context, w *Workload) []Contender {
 	one := func(p param.Params) []any { p.Waiters = 1; return full(p) }
 
 	var all []Contender
-	add := func(name, program string, library []string, mode string, args func(param.Params) []any) {
+	type arguments = func(param.Params) []any
+	add := func(name, program string, library []string, mode string, args arguments) {
 		c := Contender{Name: name}
 		path, err := e.build(ctx, program, library)
 		if err != nil {

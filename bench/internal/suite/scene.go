@@ -176,7 +176,8 @@ func (s *scene) read() (r reading, err error) {
 func (r reading) since(before reading, ops float64) (param.Outcome, error) {
 	runtime, switches, err := r.used.Since(before.used)
 	return param.Outcome{
-		Ops: ops, CPU: float64(runtime), Elapsed: float64(r.at.Sub(before.at)), Switches: float64(switches),
+		Ops: ops, CPU: float64(runtime),
+		Elapsed: float64(r.at.Sub(before.at)), Switches: float64(switches),
 	}, err
 }
 

@@ -13,8 +13,8 @@ import (
 
 // when runs the statement's block where a condition holds, or where it does not: the name of a
 // system or of a backend, "windows" for its ports wherever they are faked, "kernel-edges", where a
-// drained socket's enable costs no system call, "strict", "tied" and "one-shot" in the programs that
-// use edges, or the name of a socket that is connected.
+// drained socket's enable costs no system call, "strict", "tied" and "one-shot" in the programs
+// that use edges, or the name of a socket that is connected.
 func (r *run) when(condition string, holds bool) {
 	body, p := r.stmt.block, r.p()
 	is := condition == runtime.GOOS || condition == p.Backend()

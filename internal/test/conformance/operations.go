@@ -80,8 +80,8 @@ func echoed(s *sock.Socket, rounds int) error {
 	return s.Shutdown(sock.ShutWrite)
 }
 
-// start starts the operation that follows a completion by its own function. It fails when the stream
-// has ended.
+// start starts the operation that follows a completion by its own function. It fails when the
+// stream has ended.
 func (c *echoConn) start(p *port, got *note) error {
 	n, err := overlapped.Of(got).Result()
 	switch {
@@ -93,8 +93,8 @@ func (c *echoConn) start(p *port, got *note) error {
 	return overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
 }
 
-// opManyWaiters echoes on many connections with many waiters. Each starts the operation that follows a
-// completion by its own function, or in a batch in the next call.
+// opManyWaiters echoes on many connections with many waiters. Each starts the operation that
+// follows a completion by its own function, or in a batch in the next call.
 func opManyWaiters(e *env, conns, waiters, entries int, batch bool) {
 	const rounds = 50
 	p := e.port()

@@ -168,8 +168,8 @@ func received(s *socket) (n int) {
 	}
 }
 
-// drainedUnderLoad counts what comes through to workers that vouch every time, one of which holds the
-// registration at a time.
+// drainedUnderLoad counts what comes through to workers that vouch every time, one of which holds
+// the registration at a time.
 func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
 	const total = 20000
 	p := e.port()

@@ -34,8 +34,8 @@ func edgePort(backend string, strict bool) Factory {
 	}
 }
 
-// The programs of testdata/strict/edge.txt hang on a strict port where they may hang on Windows, and
-// on no other.
+// The programs of testdata/strict/edge.txt hang on a strict port where they may hang on Windows,
+// and on no other.
 func TestStrictEdge(t *testing.T) {
 	programs, err := parseFile("strict/edge")
 	if err != nil {
@@ -51,10 +51,10 @@ func TestStrictEdge(t *testing.T) {
 			for _, tied := range []bool{false, true} {
 				for _, trigger := range []string{"edge", "edge|one-shot"} {
 					for _, strict := range []bool{false, true} {
-						name := fmt.Sprintf("%s/%s/tied=%t/%s/strict=%t", backend, program.name, tied, trigger, strict)
-						t.Run(name, func(t *testing.T) {
-							e := &env{T: t, sentence: "T2", factory: edgePort(backend, strict), tied: tied}
-							e.trigger, e.strict = trigger, strict
+						name := fmt.Sprintf("tied=%t/%s/strict=%t", tied, trigger, strict)
+						t.Run(backend+"/"+program.name+"/"+name, func(t *testing.T) {
+							e := &env{T: t, sentence: "T2", factory: edgePort(backend, strict)}
+							e.tied, e.trigger, e.strict = tied, trigger, strict
 							if strict && kernelEdges(e.port()) {
 								t.Error("a strict port says that its edges need no telling")
 							}

@@ -36,8 +36,9 @@ func main() {
 		patterns = []string{"./..."}
 	}
 	args := []string{
-		"test", "-json", "-p=1", "-shuffle=on", "-parallel=16", fmt.Sprintf("-timeout=%dm", 20**rounds),
-		fmt.Sprintf("-count=%d", *rounds), fmt.Sprintf("-short=%t", *short), "-run=" + *filter,
+		"test", "-json", "-p=1", "-shuffle=on", "-parallel=16",
+		fmt.Sprintf("-timeout=%dm", 20**rounds), fmt.Sprintf("-count=%d", *rounds),
+		fmt.Sprintf("-short=%t", *short), "-run=" + *filter,
 	}
 	if err := run(*rounds, *load, args, patterns); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -86,7 +87,8 @@ func run(rounds, load int, args, patterns []string) error {
 			args = append(args, "-overlay="+file)
 		}
 		cmd := exec.Command("go", append(args, patterns...)...)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", w.procs), delay.Env+"="+delayOneOf)
+		cmd.Env = append(os.Environ(),
+			fmt.Sprintf("GOMAXPROCS=%d", w.procs), delay.Env+"="+delayOneOf)
 		stop := func() {}
 		if w.loaded {
 			stop = useProcessors(load)
@@ -117,7 +119,9 @@ func delays(work string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	dirs := slices.DeleteFunc(strings.Fields(string(out)), func(dir string) bool { return filepath.Base(dir) == "delay" })
+	dirs := slices.DeleteFunc(strings.Fields(string(out)), func(dir string) bool {
+		return filepath.Base(dir) == "delay"
+	})
 	return overlay(work, dirs)
 }
 
