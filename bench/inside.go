@@ -63,10 +63,8 @@ func generate(ctx context.Context, args []string, stdout io.Writer) error {
 	f.IntVar(&cfg.Depth, "depth", 1, "")
 	f.IntVar(&cfg.Workers, "workers", 1, "")
 	f.Float64Var(&cfg.Rate, "rate", 0, "")
-	f.IntVar(&cfg.Burst, "burst", 1, "")
 	f.IntVar(&cfg.Requests, "requests", 0, "")
 	f.BoolVar(&cfg.Reconnect, "reconnect", false, "")
-	f.BoolVar(&cfg.UDP, "udp", false, "")
 	path := f.String("counters", "", "")
 	if err := f.Parse(args[1:]); err != nil {
 		return err

@@ -42,7 +42,7 @@ func main() {
 // run runs a command, or the workloads that args name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	commands := map[string]func(context.Context, []string, io.Writer) error{
-		"contend": contender, "load": generate, "redis": compareRedis, "redis-server": serveRedis,
+		"contend": contender, "load": generate,
 	}
 	if len(args) > 0 && commands[args[0]] != nil {
 		return commands[args[0]](ctx, args[1:], stdout)

@@ -137,23 +137,6 @@ func ExampleRecvRequest() {
 	// socknotify: Send: invalid argument: the Overlapped is in flight
 }
 
-// A send for which there is room is carried out at once, even if no call waits.
-func ExampleSendRequest() {
-	port, a, b := batchable()
-	defer port.Close()
-	defer a.Close()
-	defer b.Close()
-	var send overlapped.Op[string]
-	ops := []overlapped.Request[string]{overlapped.SendRequest(a, "out", []byte("hello"), &send)}
-	if _, err := overlapped.Process(port, ops, nil, 0); err != nil || ops[0].Result != nil {
-		log.Fatal(err, ops[0].Result)
-	}
-	buffer := make([]byte, 16)
-	n, err := b.Recv(buffer)
-	fmt.Println(string(buffer[:n]), err)
-	// Output: hello <nil>
-}
-
 // datagramSockets makes two that are bound.
 func datagramSockets() (ends [2]*sock.Socket) {
 	for i := range ends {
@@ -195,42 +178,6 @@ func ExampleSendToRequest() {
 	n, err := in.Result()
 	fmt.Println(string(buffer[:n]), err, in.Addr() == ends[1].LocalAddr())
 	// Output: a datagram <nil> true
-}
-
-// Receives of many senders' datagrams can be started by one batch.
-func ExampleRecvFromRequest() {
-	port, err := socknotify.New[string]()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer port.Close()
-	ends := datagramSockets()
-	defer ends[0].Close()
-	defer ends[1].Close()
-	var in [2]overlapped.Op[string]
-	var buffers [2][1500]byte
-	ops := []overlapped.Request[string]{
-		overlapped.RecvFromRequest(ends[0], "first", buffers[0][:], &in[0]),
-		overlapped.RecvFromRequest(ends[0], "second", buffers[1][:], &in[1]),
-	}
-	if _, err := overlapped.Process(port, ops, nil, 0); err != nil || ops[0].Result != nil || ops[1].Result != nil {
-		log.Fatal(err, ops[0].Result, ops[1].Result)
-	}
-	for _, text := range []string{"one", "two"} {
-		if err := ends[1].SendTo([]byte(text), ends[0].LocalAddr()); err != nil {
-			log.Fatal(err)
-		}
-	}
-	entries := make([]socknotify.Notification[string], 1)
-	for i := range in {
-		if _, err := port.Process(nil, entries, time.Minute); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(entries[0].Key, string(buffers[i][:entries[0].Data]))
-	}
-	// Output:
-	// first one
-	// second two
 }
 
 // A connect, and what is to be sent then.

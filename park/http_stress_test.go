@@ -29,12 +29,28 @@ import (
 // Clients send requests in pieces, pipelined or not, with pauses, and disconnect, while the server is shut down and
 // replaced repeatedly.
 func TestHTTPStress(t *testing.T) {
+	stressHTTP(t, func(s *httpStress) {
+		server := &HTTPServer{Server: &http.Server{Handler: httpcorpus.Handler()}}
+		if rand.IntN(3) == 0 {
+			server.Server.IdleTimeout = time.Duration(5+rand.IntN(100)) * time.Millisecond
+		}
+		life := time.Duration(300+rand.IntN(500)) * time.Millisecond
+		s.serve(server, life, s.runClient, func() error {
+			ctx, stop := context.WithTimeout(context.Background(), timeout)
+			defer stop()
+			return server.Shutdown(ctx)
+		})
+	})
+}
+
+// stressHTTP runs servers one after the other on every backend, with TLS and without.
+func stressHTTP(t *testing.T, runServer func(s *httpStress)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
-				s := &httpStress{t: t, backend: backend, cert: certificate(t)}
+				s := &httpStress{t: t, backend: backend, secure: secure, cert: certificate(t)}
 				for end := time.Now().Add(stressDuration(t)); time.Now().Before(end) && !t.Failed(); {
-					s.runServer(secure)
+					runServer(s)
 				}
 			})
 		}
@@ -44,6 +60,7 @@ func TestHTTPStress(t *testing.T) {
 type httpStress struct {
 	t       *testing.T
 	backend string
+	secure  bool
 	cert    tls.Certificate
 
 	mu     sync.Mutex
@@ -79,30 +96,29 @@ func (s *httpStress) closed() bool {
 	return true
 }
 
-// runServer runs a server until it is shut down.
-func (s *httpStress) runServer(secure bool) {
+// serve runs a server for its life or a shorter time, and ends it. client uses a connection until
+// the context is done.
+func (s *httpStress) serve(
+	server *HTTPServer, life time.Duration, client func(context.Context, net.Conn), end func() error,
+) {
 	before := handles.List()
 	s.states = make(map[net.Conn][]http.ConnState)
-	server := &HTTPServer{Backend: s.backend, Server: &http.Server{
-		Handler: httpcorpus.Handler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
-	}}
+	server.Backend = s.backend
+	server.Server.ErrorLog, server.Server.ConnState = log.New(io.Discard, "", 0), s.changed
+	server.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.cert}}
 	server.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
-	if rand.IntN(3) == 0 {
-		server.Server.IdleTimeout = time.Duration(5+rand.IntN(100)) * time.Millisecond
-	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(s.t, err)
 	ln = acceptor{ln}
 	served := make(chan error, 1)
 	go func() {
-		if secure {
+		if s.secure {
 			served <- server.ServeTLS(ln, "", "")
 		} else {
 			served <- server.Serve(ln)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(300+rand.IntN(500))*time.Millisecond)
+	ctx, cancel := context.WithTimeout(s.t.Context(), life)
 	defer cancel()
 	var clients sync.WaitGroup
 	for range 16 {
@@ -112,11 +128,7 @@ func (s *httpStress) runServer(secure bool) {
 				if err != nil {
 					return // the server is shut down
 				}
-				conn.(*net.TCPConn).SetLinger(0)
-				if secure {
-					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-				}
-				s.runClient(ctx, conn)
+				client(ctx, conn)
 				conn.Close()
 			}
 		})
@@ -126,15 +138,13 @@ func (s *httpStress) runServer(secure bool) {
 	} else {
 		await.UpTo(100 * time.Millisecond)
 	}
-	end, stop := context.WithTimeout(context.Background(), timeout)
-	defer stop()
-	if err := server.Shutdown(end); err != nil {
-		s.t.Errorf("Shutdown: %v", err)
+	if err := end(); err != nil {
+		s.t.Errorf("the end: %v", err)
 	}
 	wantErr(s.t, receive(s.t, served), http.ErrServerClosed)
 	cancel()
 	clients.Wait()
-	waitFor(s.t, "all closed", s.closed)
+	waitFor(s.t, "all closed, and so all handlers have returned", s.closed)
 	handles.Settle(s.t, before, timeout)
 }
 
@@ -153,6 +163,11 @@ func (a acceptor) Accept() (net.Conn, error) {
 
 // runClient sends requests on conn, a random number of times or until the server closes it.
 func (s *httpStress) runClient(ctx context.Context, conn net.Conn) {
+	conn.(*net.TCPConn).SetLinger(0)
+	if s.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+		defer conn.Close()
+	}
 	in := bufio.NewReader(conn)
 	for n := rand.IntN(30); n > 0 && ctx.Err() == nil; n-- {
 		conn.SetDeadline(time.Now().Add(2 * timeout))

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -17,30 +16,26 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/test/backendtest"
-	"github.com/socknotify/socknotify/internal/test/handles"
 )
 
 // Requests are resumed, time out, and lose their clients, while the server is shut down and replaced
 // repeatedly. For each, then runs once.
 func TestSuspendStress(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		for _, secure := range []bool{false, true} {
-			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
-				s := &suspendStress{t: t, backend: backend, cert: certificate(t)}
-				for end := time.Now().Add(stressDuration(t)); time.Now().Before(end) && !t.Failed(); {
-					s.runServer(secure)
-				}
-			})
+	stressHTTP(t, func(h *httpStress) {
+		s := &suspendStress{httpStress: h}
+		server := &HTTPServer{EndSuspended: rand.IntN(3) == 0, Server: &http.Server{Handler: s}}
+		life := time.Duration(100+rand.IntN(400)) * time.Millisecond
+		s.serve(server, life, s.runClient, func() error { return endInAWay(server) })
+		waitFor(s.t, "then has run for all", func() bool { return s.registers.Load() == s.thens.Load() })
+		s.resumers.Wait()
+		if st := server.Stats(); st.Suspended != 0 || st.SuspendedBytes != 0 || st.Blocked != 0 {
+			s.t.Errorf("%+v", st)
 		}
 	})
 }
 
 type suspendStress struct {
-	t       *testing.T
-	backend string
-	cert    tls.Certificate
-
+	*httpStress
 	resumers  sync.WaitGroup
 	registers atomic.Int64
 	thens     atomic.Int64
@@ -91,82 +86,23 @@ func (s *suspendStress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// runServer runs a server until it is shut down.
-func (s *suspendStress) runServer(secure bool) {
-	before := handles.List()
-	states := &httpStress{t: s.t, states: make(map[net.Conn][]http.ConnState)} // verifies their order
-	server := &HTTPServer{Backend: s.backend, EndSuspended: rand.IntN(3) == 0, Server: &http.Server{
-		Handler: s, ErrorLog: log.New(io.Discard, "", 0), ConnState: states.changed,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
-	}}
-	server.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(s.t, err)
-	ln = acceptor{ln}
-	served := make(chan error, 1)
-	go func() {
-		if secure {
-			served <- server.ServeTLS(ln, "", "")
-		} else {
-			served <- server.Serve(ln)
-		}
-	}()
-	life := time.Duration(100+rand.IntN(400)) * time.Millisecond
-	ctx, cancel := context.WithTimeout(s.t.Context(), life)
-	defer cancel()
-	var clients sync.WaitGroup
-	for range 16 {
-		clients.Go(func() {
-			for ctx.Err() == nil && !s.t.Failed() {
-				conn, err := net.Dial("tcp", ln.Addr().String())
-				if err != nil {
-					return // the server is shut down
-				}
-				s.runClient(conn, secure)
-			}
-		})
-	}
-	if rand.IntN(2) == 0 {
-		<-ctx.Done()
-	} else {
-		await.UpTo(100 * time.Millisecond) // shut down while clients are connected
-	}
-	s.end(server)
-	wantErr(s.t, receive(s.t, served), http.ErrServerClosed)
-	cancel()
-	clients.Wait()
-	waitFor(s.t, "all closed, and so all handlers have returned", states.closed)
-	waitFor(s.t, "then has run for all", func() bool { return s.registers.Load() == s.thens.Load() })
-	s.resumers.Wait()
-	if st := server.Stats(); st.Suspended != 0 || st.SuspendedBytes != 0 || st.Blocked != 0 {
-		s.t.Errorf("%+v", st)
-	}
-	handles.Settle(s.t, before, timeout)
-}
-
-// end ends a server in one of several ways.
-func (s *suspendStress) end(server *HTTPServer) {
-	end, stop := context.WithTimeout(context.Background(), timeout)
+// endInAWay ends a server in one of several ways.
+func endInAWay(server *HTTPServer) error {
+	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
-	var err error
 	switch rand.IntN(4) {
 	case 0:
-		err = server.Close()
+		return server.Close()
 	case 1:
-		err = server.Server.Shutdown(end)
-	default:
-		err = server.Shutdown(end)
+		return server.Server.Shutdown(ctx)
 	}
-	if err != nil {
-		s.t.Errorf("the end: %v", err)
-	}
+	return server.Shutdown(ctx)
 }
 
 // runClient sends requests, one after the other or several at once, and leaves in a random way.
-func (s *suspendStress) runClient(raw net.Conn, secure bool) {
-	defer raw.Close()
+func (s *suspendStress) runClient(_ context.Context, raw net.Conn) {
 	conn := raw
-	if secure {
+	if s.secure {
 		conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
 	}
 	conn.SetDeadline(time.Now().Add(2 * timeout))

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -33,23 +32,9 @@ func BenchmarkAbuse(b *testing.B) {
 
 func abuse(b *testing.B, limit string, d time.Duration) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"=abused/"+limit)
-	cmd.Stderr = os.Stderr
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	addr, out := startRole(b, cmd, "abused/"+limit)
 	defer cmd.Wait()
 	defer cmd.Process.Kill() // where something has failed
-	out := bufio.NewReader(pipe)
-	addr, err := out.ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	addr = strings.TrimSpace(addr)
 	if limit == "EMFILE" {
 		if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
 			b.Fatal(err)

@@ -269,27 +269,36 @@ func requests(connections int, rate float64, d time.Duration) load.Config {
 	return load.Config{Connections: connections, Size: 64, Rate: rate, Duration: d}
 }
 
+// startRole starts a command that runs the server of a role, and returns its address and the rest of
+// what it prints.
+func startRole(tb testing.TB, cmd *exec.Cmd, role string) (addr string, out *bufio.Reader) {
+	tb.Helper()
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out = bufio.NewReader(pipe)
+	if addr, err = out.ReadString('\n'); err != nil {
+		tb.Fatal(err, cmd.Wait())
+	}
+	return strings.TrimSpace(addr), out
+}
+
 // benchServer starts the server of a role, loads it, and returns the processor time that the server used.
 // beside, which may be nil, is called with the address before the load begins.
 func benchServer(tb testing.TB, r string, config load.Config, beside func(addr string)) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"="+r)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	addr = strings.TrimSpace(addr)
-	if err == nil && beside != nil {
+	addr, _ := startRole(tb, cmd, r)
+	if beside != nil {
 		beside(addr)
 	}
-	if err == nil {
-		config.Addr, config.Depth, config.Timeout, config.Strict = addr, 1, soon, true
-		res, err = load.Run(tb.Context(), config, nil)
-	}
+	config.Addr, config.Depth, config.Timeout, config.Strict = addr, 1, soon, true
+	res, err := load.Run(tb.Context(), config, nil)
 	cmd.Process.Signal(os.Interrupt)
 	cmd.Wait()
 	if err != nil {

@@ -2,9 +2,7 @@ package server_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -305,45 +303,6 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 		}
 		if err := h.cause(1); err != nil {
 			t.Errorf("cause %v", err)
-		}
-	})
-}
-
-// An endless series of key updates, or a malformed one, ends its connection with an alert. Other connections are served.
-func TestTLSKeyUpdateAbuse(t *testing.T) {
-	owners(t, func(t *testing.T, backend string) {
-		for name, bad := range map[string]func(r *rawTLS) string{
-			"flood": func(r *rawTLS) (all string) {
-				for range 100 {
-					all += r.keyUpdate(1)
-				}
-				return all
-			},
-			"neither yes nor no": func(r *rawTLS) string { return r.keyUpdate(7) },
-			"no such message":    func(r *rawTLS) string { return r.record(typeHandshake, "\x63\x00\x00\x01\x00") },
-			"old keys": func(r *rawTLS) string {
-				stays := *r.write
-				first := r.keyUpdate(0)
-				r.write = &stays
-				return first + r.record(typeData, "x")
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
-				h := &handler{t: t}
-				r := updating(t, backend, h, 0)
-				r.Conn.Write([]byte(bad(r)))
-				for !r.alerted {
-					if _, err := r.receive(); err != nil {
-						t.Fatalf("%v, and no alert", err)
-					}
-				}
-				if r.alert == 0 {
-					t.Error("close_notify")
-				}
-				if err := h.cause(1); err == nil || errors.Is(err, net.ErrClosed) {
-					t.Errorf("cause %v", err)
-				}
-			})
 		}
 	})
 }

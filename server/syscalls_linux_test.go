@@ -3,7 +3,6 @@
 package server_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -81,25 +80,13 @@ func perfStat(report, command string) []string {
 func callsOf(t *testing.T, role string, conns, active, rounds int) systemCalls {
 	report := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("perf", perfStat(report, os.Args[0])...)
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
-	cmd.Stderr = os.Stderr
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	addr, err := bufio.NewReader(pipe).ReadString('\n')
-	if err != nil {
-		t.Fatal(err, cmd.Wait())
-	}
+	addr, _ := startRole(t, cmd, role)
 	server := childOf(t, cmd.Process.Pid)
 	t.Cleanup(func() { server.Kill() }) // where something has failed
 	all := make([]net.Conn, conns)
 	b := make([]byte, request)
 	for i := range all { // which has been served once
-		all[i] = dial(t, strings.TrimSpace(addr))
+		all[i] = dial(t, addr)
 		exchange(t, all[i:i+1], b, func() error { return nil })
 	}
 	for range rounds {

@@ -260,11 +260,19 @@ func TestTLSMalformedEncrypted(t *testing.T) {
 		"message, in part, data": func(r *rawTLS) string { return r.record(typeHandshake, "\x18\x00") + r.record(typeData, "x") },
 		"message, too long":      func(r *rawTLS) string { return r.record(typeHandshake, "\x18\xff\xff\xff") },
 		"message, ClientHello":   func(r *rawTLS) string { return r.record(typeHandshake, "\x01\x00\x00\x04junk") },
+		"message, no answer":     func(r *rawTLS) string { return r.keyUpdate(7) }, // neither asked for nor not
+		"message, none":          func(r *rawTLS) string { return r.record(typeHandshake, "\x63\x00\x00\x01\x00") },
 		"changes of keys":        func(r *rawTLS) string { return manifold(17, func() string { return r.keyUpdate(0) }) },
 		"change_cipher_spec":     func(r *rawTLS) string { return manifold(17, func() string { return r.record(20, "\x01") }) },
 		"alert, user_canceled":   func(r *rawTLS) string { return manifold(17, func() string { return r.record(typeAlert, "\x01\x5a") }) },
 		"alert, fatal":           func(r *rawTLS) string { return r.record(typeAlert, "\x02\x28") },
 		"alert, three bytes":     func(r *rawTLS) string { return r.record(typeAlert, "\x02\x28\x00") },
+		"old keys": func(r *rawTLS) string {
+			stays := *r.write
+			first := r.keyUpdate(0)
+			r.write = &stays
+			return first + r.record(typeData, "x")
+		},
 		"bytes changed": func(r *rawTLS) string {
 			b := []byte(r.record(typeData, "hello"))
 			b[len(b)-1] ^= 1

@@ -1,6 +1,5 @@
 // libevent: libevent echo THREADS
 //           libevent core REGISTERED ACTIVE MILLISECONDS
-//           libevent register REGISTERED MILLISECONDS
 #define _GNU_SOURCE
 #include "tokens.h"
 #include <event2/event.h>
@@ -104,35 +103,8 @@ static int run_core(int registered, int active, long ms) {
 	return 0;
 }
 
-static int run_register(int n, long ms) {
-	struct event **evs = calloc(n, sizeof *evs);
-	struct outcome o = {0};
-	int *fds = calloc(n, sizeof *fds), i;
-	base = new_base();
-	for (i = 0; i < n; i++) {
-		fds[i] = bound(SOCK_DGRAM, 0, 0);
-		evs[i] = event_new(base, fds[i], EV_READ | EV_PERSIST, hand_on, NULL);
-		event_add(evs[i], NULL);
-	}
-	start(&o);
-	until = now_ns() + ms * 1000000ull;
-	do {
-		for (int k = 0; k < 64; k++, i++) {
-			i %= n;
-			event_free(evs[i]);
-			evs[i] = event_new(base, fds[i], EV_READ | EV_PERSIST, hand_on, NULL);
-			event_add(evs[i], NULL);
-		}
-		o.ops += 128;
-	} while (now_ns() < until);
-	stop(&o);
-	tell(&o);
-	return 0;
-}
-
 int main(int argc, char **argv) {
 	if (argc == 3 && !strcmp(argv[1], "echo") && atoi(argv[2]) <= 64) return run_echo(atoi(argv[2]));
 	if (argc == 5 && !strcmp(argv[1], "core")) return run_core(atoi(argv[2]), atoi(argv[3]), atol(argv[4]));
-	if (argc == 4 && !strcmp(argv[1], "register")) return run_register(atoi(argv[2]), atol(argv[3]));
 	return 2;
 }

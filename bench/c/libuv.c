@@ -1,6 +1,5 @@
 // libuv: libuv echo THREADS
 //        libuv core REGISTERED ACTIVE MILLISECONDS
-//        libuv register REGISTERED MILLISECONDS
 #include "tokens.h"
 #include <uv.h>
 
@@ -122,36 +121,8 @@ static int run_core(int registered, int active, long ms) {
 	return 0;
 }
 
-static int run_register(int n, long ms) {
-	uv_poll_t **polls = calloc(n, sizeof *polls);
-	struct outcome o = {0};
-	int *fds = calloc(n, sizeof *fds), i;
-	for (i = 0; i < n; i++) {
-		fds[i] = bound(SOCK_DGRAM, 0, 0);
-		polls[i] = malloc(sizeof **polls);
-		watch(polls[i], fds[i], 0);
-	}
-	uv_run(uv_default_loop(), UV_RUN_NOWAIT);
-	start(&o);
-	until = now_ns() + ms * 1000000ull;
-	do {
-		for (int k = 0; k < 64; k++, i++) {
-			i %= n;
-			uv_close((uv_handle_t *)polls[i], freed);
-			polls[i] = malloc(sizeof **polls);
-			watch(polls[i], fds[i], 0);
-		}
-		o.ops += 128;
-		uv_run(uv_default_loop(), UV_RUN_NOWAIT);
-	} while (now_ns() < until);
-	stop(&o);
-	tell(&o);
-	return 0;
-}
-
 int main(int argc, char **argv) {
 	if (argc == 3 && !strcmp(argv[1], "echo") && atoi(argv[2]) <= 64) return run_echo(atoi(argv[2]));
 	if (argc == 5 && !strcmp(argv[1], "core")) return run_core(atoi(argv[2]), atoi(argv[3]), atol(argv[4]));
-	if (argc == 4 && !strcmp(argv[1], "register")) return run_register(atoi(argv[2]), atol(argv[3]));
 	return 2;
 }

@@ -20,7 +20,6 @@ var (
 type conn struct {
 	sock  *sock.Socket // nil before it is made and after it has failed
 	tls   *secure      // nil without
-	flow  *flow        // nil without UDP
 	index int64
 	phase int64 // in the pattern
 	place int64 // in the schedule
@@ -73,14 +72,6 @@ func (w *worker) handle(c *conn, events socknotify.Events) {
 		if w.established(c); c.connected {
 			w.pump(c, w.now())
 		}
-		return
-	}
-	if c.flow != nil {
-		if err := w.receiveDatagrams(c); err != nil {
-			w.fail(c, err)
-			return
-		}
-		w.arm(c)
 		return
 	}
 	if w.draining && !c.busy() {
@@ -163,10 +154,6 @@ func wrong(pos int64, got, want []byte) error {
 // pump issues the requests that are due and sends as much as the system takes. Afterwards the connection is enabled,
 // or listed for when its next request is due.
 func (w *worker) pump(c *conn, now int64) {
-	if c.flow != nil {
-		w.pumpDatagrams(c, now)
-		return
-	}
 	for !w.draining && c.issued-c.done < w.depth && (w.Requests == 0 || c.issued < int64(w.Requests)) {
 		slot := &c.slots[c.issued%w.depth]
 		due := *slot

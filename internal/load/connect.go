@@ -79,22 +79,14 @@ func (w *worker) dial(c *conn, err error) {
 }
 
 func (w *worker) dialOne(c *conn, addr netip.AddrPort) error {
-	network := sock.NetworkOf(addr, sock.TCP4, sock.TCP6)
-	if w.UDP {
-		network = sock.NetworkOf(addr, sock.UDP4, sock.UDP6)
-	}
-	s, err := sock.New(network)
+	s, err := sock.New(sock.NetworkOf(addr, sock.TCP4, sock.TCP6))
 	if err != nil {
 		return err
 	}
-	if w.UDP {
-		c.flow = w.newFlow(c, s)
-	} else {
-		// A request must not wait until earlier ones are acknowledged.
-		err = s.SetNoDelay(true)
-		if err == nil && (w.Reset || w.Reconnect) {
-			err = s.SetLinger(0)
-		}
+	// A request must not wait until earlier ones are acknowledged.
+	err = s.SetNoDelay(true)
+	if err == nil && (w.Reset || w.Reconnect) {
+		err = s.SetLinger(0)
 	}
 	if err == nil {
 		err = s.Connect(addr)

@@ -6,19 +6,6 @@ import (
 	"testing"
 )
 
-// The buckets follow each other without a gap, and none is wider than a thousandth of its numbers.
-func TestHistogramBuckets(t *testing.T) {
-	for i := range bucket(longestLatency) {
-		last := largest(i)
-		if bucket(last) != i || bucket(last+1) != i+1 {
-			t.Fatalf("bucket %d: its largest number, %d, is in bucket %d, the next in %d", i, last, bucket(last), bucket(last+1))
-		}
-		if width := largest(i+1) - last; width > 1 && width*1000 > last {
-			t.Fatalf("bucket %d, from %d on, counts %d numbers", i+1, last+1, width)
-		}
-	}
-}
-
 // Quantiles are those of the sorted numbers, at most a thousandth larger.
 func TestHistogramQuantiles(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // The bounds of a [Config]. Connections differ by their phase in the pattern, which bounds their number.
@@ -59,15 +58,11 @@ type Config struct {
 	// The fields below are for benchmarks.
 
 	Active   int // how many of the connections send requests; 0: all
-	Burst    int // how many requests of the schedule of Rate are due together; 0: one
 	Requests int // how many requests a connection sends; 0: as many as there is time for
 	// Reconnect resets a connection after each answer and makes it again.
 	Reconnect bool
 	// Reset resets connections instead of closing them, so that none keeps its port in TIME_WAIT.
 	Reset bool
-	// UDP sends datagrams from as many sockets as Connections. A datagram without an answer is sent again.
-	// Answers are counted, their latencies are not.
-	UDP bool
 	// Strict ends the run with the first error of a connection, which Run returns.
 	Strict bool
 	// Connected, if not nil, is called when the connections are made, before the first request.
@@ -78,11 +73,8 @@ type Config struct {
 
 // check returns an error for fields that exclude each other.
 func (c *Config) check() error {
-	if (c.UDP || c.Reconnect) && (c.TLS != nil || c.Rate > 0 || c.Think > 0 || c.Requests > 0) || c.Reconnect && (c.UDP || c.Depth > 1) {
-		return errors.New("load: UDP and Reconnect send requests as fast as answers come, without TLS, and Reconnect one at a time")
-	}
-	if c.UDP && c.Depth > sock.MaxBatch {
-		return fmt.Errorf("load: %d datagrams in flight: at most %d", c.Depth, sock.MaxBatch)
+	if c.Reconnect && (c.TLS != nil || c.Rate > 0 || c.Think > 0 || c.Requests > 0 || c.Depth > 1) {
+		return errors.New("load: Reconnect is for one request at a time without a rate and without TLS")
 	}
 	return nil
 }
@@ -217,7 +209,6 @@ func (j *job) now() int64 { return int64(time.Since(j.epoch)) }
 // scheduled returns when the n-th request of a connection is due: the connections take turns.
 func (j *job) scheduled(c *conn, n int64) int64 {
 	n = c.place + n*j.made
-	n -= n % max(int64(j.Burst), 1)
 	return j.begin + int64(min(float64(n)*j.interval, float64(2*MaxTime)))
 }
 

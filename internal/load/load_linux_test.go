@@ -18,7 +18,6 @@ import (
 	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/leaks"
-	"github.com/socknotify/socknotify/sock"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -175,20 +174,6 @@ func TestDurationIsOver(t *testing.T) {
 	})
 }
 
-// There are never more requests than the schedule has.
-func TestRate(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
-		cfg.Connections, cfg.Depth, cfg.Rate, cfg.Duration = 7, 3, 1000, 200*time.Millisecond
-		res, err := load.Run(t.Context(), cfg, nil)
-		healthy(t, cfg, res, err)
-		// A worker that was held up just before the end still sends what has become due.
-		if most := cfg.Rate*max(cfg.Duration, res.Elapsed).Seconds() + 1; float64(res.Requests) > most {
-			t.Errorf("%d requests, at most %v were due", res.Requests, most)
-		}
-	})
-}
-
 // With a rate the latency of a request includes the time for which earlier answers delayed it.
 func TestLatencyFromSchedule(t *testing.T) {
 	const slow, requests = 20 * time.Millisecond, 5
@@ -245,37 +230,6 @@ func TestThink(t *testing.T) {
 	})
 }
 
-// A cancelled run waits for the answers in flight.
-func TestCancelDrains(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		const connections, depth = 4, 5
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var full sync.WaitGroup // requests in flight, all there can be
-		full.Add(connections)
-		var echoed atomic.Int64
-		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) {
-			b := make([]byte, 64*depth)
-			io.ReadFull(c, b)
-			full.Done()
-			<-ctx.Done()
-			echoed.Add(int64(len(b)))
-			c.Write(b)
-			echo(c, func(n int) { echoed.Add(int64(n)) })
-		}))
-		cfg.Connections, cfg.Depth = connections, depth
-		go func() {
-			full.Wait()
-			cancel()
-		}()
-		res, err := load.Run(ctx, cfg, nil)
-		healthy(t, cfg, res, err)
-		if res.Requests < connections*depth || res.Bytes != echoed.Load() {
-			t.Errorf("%d requests of %d bytes, the server echoed %d", res.Requests, cfg.Size, echoed.Load())
-		}
-	})
-}
-
 // An answer that differs from its request in any way is an error of its connection only.
 func TestWrongAnswers(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -309,35 +263,6 @@ func TestWrongAnswers(t *testing.T) {
 					t.Error(res.First)
 				}
 			})
-		}
-	})
-}
-
-// Connections that receive each other's answers fail.
-func TestCrossedAnswers(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		first := make(chan *net.TCPConn)
-		cfg := config(backend, serve(t, func(c *net.TCPConn, i int) {
-			if i == 0 {
-				first <- c
-				<-first
-				return
-			}
-			other := <-first
-			defer close(first)
-			b, a := make([]byte, 64), make([]byte, 64)
-			io.ReadFull(c, a)
-			io.ReadFull(other, b)
-			c.Write(b)
-			other.Write(a)
-			io.Copy(io.Discard, c)
-			io.Copy(io.Discard, other)
-		}))
-		cfg.Connections = 2
-		res, err := load.Run(t.Context(), cfg, nil) // ends because no connection is left
-		check(t, cfg, res, err)
-		if res.Errors != 2 || res.Requests != 0 {
-			t.Errorf("%+v", res)
 		}
 	})
 }
@@ -380,29 +305,6 @@ func TestServerCloses(t *testing.T) {
 					t.Error(res.First)
 				}
 			})
-		}
-	})
-}
-
-func TestRefused(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		bound, err := sock.New(sock.TCP4) // so that no other socket can listen there
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer bound.Close()
-		if err := bound.Bind(sock.Loopback); err != nil {
-			t.Fatal(err)
-		}
-		addr := bound.LocalAddr().String()
-		cfg := config(backend, addr)
-		cfg.Connections = 100
-		res, err := load.Run(t.Context(), cfg, nil)
-		if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), addr) {
-			t.Error(err)
-		}
-		if res.Errors != 100 || res.Requests != 0 || res.Connections != 0 || !errors.Is(res.First, syscall.ECONNREFUSED) {
-			t.Errorf("%+v", res)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package load_test
 
 import (
-	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -114,26 +113,6 @@ func TestTLSHandshakeFails(t *testing.T) {
 					t.Errorf("%+v, %v", res, err)
 				}
 			})
-		}
-	})
-}
-
-// A run that is stopped during handshakes is not an error.
-func TestTLSStopped(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		_, client := certified(t, 0)
-		ctx, cancel := context.WithCancel(t.Context())
-		cfg := config(backend, serve(t, func(c *net.TCPConn, i int) {
-			if i == 9 {
-				cancel()
-			}
-			io.Copy(io.Discard, c)
-		}))
-		cfg.TLS, cfg.Connections = client, 10
-		res, err := load.Run(ctx, cfg, nil)
-		check(t, cfg, res, err)
-		if res.Errors != 0 || res.Requests != 0 {
-			t.Errorf("%+v", res)
 		}
 	})
 }

@@ -90,41 +90,6 @@ func TestEdgeAfterError(t *testing.T) {
 	})
 }
 
-// A listener that Accept has is not enabled, also where it was drained and an enable would be free.
-func TestEnableOfAcceptingListener(t *testing.T) {
-	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
-		l := porttest.Listener(t)
-		if err := p.Accept(l, "l", 4); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			byHandle := porttest.EnableHandle(l.Handle(), "l", EventIn, porttest.OneShot)
-			byHandle.Drained = true
-			regs := []Registration[string]{Enable(l, "l", EventIn, porttest.OneShot), byHandle}
-			p.Process(regs, nil, 0)
-			for _, r := range regs {
-				if !errors.Is(r.Result, ErrInvalid) {
-					t.Errorf("%v", r.Result)
-				}
-			}
-			c, err := net.Dial("tcp", l.LocalAddr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Close()
-			var out [4]Notification[string] // room to find that there is no other
-			if n, err := p.Process(nil, out[:], porttest.Soon); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
-			s, err := out[0].Accepted()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Close()
-		}
-	})
-}
-
 // Accept of what does not listen leaves no key, and no count, behind.
 func TestAcceptOfNoListener(t *testing.T) {
 	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {

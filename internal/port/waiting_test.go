@@ -145,37 +145,6 @@ func TestLeadershipIsHandedOn(t *testing.T) {
 	})
 }
 
-// Each of several notifications that arrive at once finds a sleeper, though each sleeper takes one
-// and never returns.
-func TestWorkLeftBehindWakesTheNext(t *testing.T) {
-	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
-		const n = 8
-		regs := make([]Registration[string], n)
-		for i := range regs {
-			x, y := porttest.Pair(t)
-			porttest.Send(t, y)
-			regs[i] = porttest.EnableHandle(x.Handle(), "k", EventIn, porttest.OneShot)
-		}
-		var wg sync.WaitGroup
-		for range 2 * n {
-			wg.Go(func() {
-				var out [1]Notification[string]
-				if k, err := p.Process(nil, out[:], porttest.Soon); k != 1 || err != nil {
-					t.Errorf("P3: %d, %v", k, err)
-				}
-			})
-		}
-		porttest.Waiting(t, p, 2*n)
-		if _, err := p.Process(regs, nil, 0); err != nil {
-			t.Fatal(err)
-		}
-		for range n {
-			p.Post("p", 0)
-		}
-		wg.Wait()
-	})
-}
-
 // What a call that does not sleep leaves in the queue wakes a sleeper, who wakes the next.
 func TestQueueLeftBehindWakesTheNext(t *testing.T) {
 	for _, sockets := range []bool{false, true} {
@@ -194,32 +163,6 @@ func TestQueueLeftBehindWakesTheNext(t *testing.T) {
 			}
 			porttest.Next(t, p)
 			wg.Wait()
-		})
-	}
-}
-
-// A call that queues a removal and does not dequeue wakes a sleeper for it.
-func TestRemovalWakes(t *testing.T) {
-	done, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, entries := range []int{0, 1} {
-		porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
-			x, _ := porttest.Pair(t)
-			porttest.Do(t, p, porttest.EnableHandle(x.Handle(), "k", EventIn, porttest.OneShot))
-			got := make(chan Notification[string], 1)
-			go func() { got <- porttest.Next(t, p) }()
-			porttest.Waiting(t, p, 1)
-			ctx := t.Context()
-			if entries > 0 {
-				ctx = done
-			}
-			regs, out := []Registration[string]{porttest.RemoveHandle[string](x.Handle())}, make([]Notification[string], entries)
-			if n, err := p.ProcessContext(ctx, regs, out); n != 0 || err != ctx.Err() || regs[0].Result != nil {
-				t.Fatalf("%d, %v; %v", n, err, regs[0].Result)
-			}
-			if nt := <-got; nt.Events != EventRemove {
-				t.Errorf("%+v", nt)
-			}
 		})
 	}
 }
@@ -369,60 +312,6 @@ func TestNoEmptyReturnBeforeTimeout(t *testing.T) {
 		}
 		posting.Wait()
 		p.Close()
-		wg.Wait()
-	})
-}
-
-// Close wakes leader and followers, however they wait, and returns after them.
-func TestCloseWakesAllWaiters(t *testing.T) {
-	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
-		const waiters = 32
-		errs := make(chan error, waiters)
-		for i := range waiters {
-			go func() {
-				var out [1]Notification[string]
-				var err error
-				switch i % 3 {
-				case 0:
-					_, err = p.Process(nil, out[:], -1)
-				case 1:
-					_, err = p.Process(nil, out[:], time.Hour)
-				default:
-					_, err = p.Wait(t.Context(), out[:])
-				}
-				errs <- err
-			}()
-		}
-		porttest.Waiting(t, p, waiters)
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for range waiters {
-			if err := <-errs; err != ErrClosed {
-				t.Fatalf("P4: %v", err)
-			}
-		}
-		if s := p.Stats(); s.Waiting != 0 {
-			t.Fatalf("%d asleep after Close", s.Waiting)
-		}
-	})
-}
-
-// Timeouts of leader and followers are never early.
-func TestTimeoutsAreNeverEarly(t *testing.T) {
-	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
-		var wg sync.WaitGroup
-		for i := range 24 {
-			wg.Go(func() {
-				timeout := time.Duration(1+i*3) * time.Millisecond / 2
-				var out [1]Notification[string]
-				start := time.Now()
-				n, err := p.Process(nil, out[:], timeout)
-				if took := time.Since(start); n != 0 || err != ErrTimeout || took < timeout {
-					t.Errorf("C4: %d, %v after %v of %v", n, err, took, timeout)
-				}
-			})
-		}
 		wg.Wait()
 	})
 }

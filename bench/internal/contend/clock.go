@@ -1,7 +1,6 @@
 package contend
 
 import (
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,17 +35,4 @@ func (w watch) stop(ops int64) param.Outcome {
 		Ops: float64(ops), CPU: float64(used), Elapsed: float64(time.Since(w.start)),
 		Switches: float64(switches() - w.switches),
 	}
-}
-
-// latencies sets the quantiles of an outcome.
-func latencies(o *param.Outcome, all []time.Duration) {
-	sorted := slices.Sorted(slices.Values(all))
-	at := func(q float64) *float64 {
-		ns := 0.
-		if len(sorted) > 0 {
-			ns = float64(sorted[int(q*float64(len(sorted)-1))])
-		}
-		return &ns
-	}
-	o.P50, o.P99 = at(0.5), at(0.99)
 }

@@ -22,24 +22,18 @@ type Contender struct {
 	Name     string
 	// Run runs it. A server calls ready with its address when it listens, and returns only if it fails.
 	Run func(p param.Params, ready func(addr string)) (param.Outcome, error)
-	// Fits, if not nil, reports whether it can run the workload with these parameters.
-	Fits func(p param.Params) bool
 }
 
 // The workloads of contenders. The workloads accept and idle use the echo servers.
 const (
-	Echo     = "echo"
-	Core     = "core"
-	Wake     = "wake"
-	Waiters  = "waiters"
-	Register = "register"
-	Idle     = "idle" // registrations; connections use the echo servers
-	UDP      = "udp"
-	Watched  = "watched"
+	Echo    = "echo"
+	Core    = "core"
+	Waiters = "waiters"
+	Redis   = "redis"
 )
 
-// Socknotify is the prefix of the names of contenders that are socknotify. The backend follows.
-const Socknotify = "socknotify/"
+// Goroutines is the Redis server that the one on package server is compared with.
+const Goroutines = "goroutines"
 
 // All lists the contenders.
 func All() []Contender {
@@ -50,12 +44,8 @@ func All() []Contender {
 		{Workload: Core, Name: "go-epoll", Run: loopCore},
 		{Workload: Core, Name: "std", Run: stdCore},
 		{Workload: Waiters, Name: "go-epoll, 1 waiter", Run: loopCore},
-		{Workload: Register, Name: "go-epoll", Run: loopRegister},
-		{Workload: Wake, Name: "go channel", Run: wake(newChannelWaker), Fits: twoCores},
-		{Workload: Wake, Name: "go sync.Cond", Run: wake(newCondWaker), Fits: twoCores},
-		{Workload: Wake, Name: "std socket", Run: wake(newConnWaker), Fits: twoCores},
-		{Workload: UDP, Name: "std", Run: server(serveUDPStd)},
-		{Workload: UDP, Name: "std x/net batch", Run: server(serveUDPBatchStd)},
+		{Workload: Redis, Name: Goroutines, Run: server(serveRedisStd)},
+		{Workload: Redis, Name: "server", Run: server(serveRedis)},
 	}
 	for _, backend := range socknotify.Backends() {
 		all = append(all, ofSocknotify(backend)...)
@@ -66,18 +56,15 @@ func All() []Contender {
 // ofSocknotify lists the contenders of socknotify on one backend.
 func ofSocknotify(backend string) []Contender {
 	all := []Contender{
-		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error { return servePort(p, backend, ready) })},
-		{Workload: Echo, Name: " server", Run: server(func(p param.Params, ready func(string)) error { return serveServer(p, backend, ready) })},
+		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error {
+			return servePort(p, backend, ready)
+		})},
+		{Workload: Echo, Name: " server", Run: server(func(p param.Params, ready func(string)) error {
+			return serveServer(p, backend, ready)
+		})},
 		{Workload: Echo, Name: " overlapped", Run: server(func(p param.Params, ready func(string)) error {
 			return serveOverlapped(p, ready, socknotify.WithBackend(backend))
 		})},
-		{Workload: Watched, Run: server(func(p param.Params, ready func(string)) error { return serveWatched(p, backend, ready) })},
-		{Workload: Wake, Name: " post", Run: wake(newPostWaker(backend)), Fits: twoCores},
-		{Workload: Wake, Name: " socket", Run: wake(newSocketWaker(backend)), Fits: twoCores},
-		{Workload: Register, Run: portRegister(backend)},
-		{Workload: Idle, Run: portIdle(backend)},
-		{Workload: UDP, Run: server(func(_ param.Params, ready func(string)) error { return serveUDP(backend, false, ready) })},
-		{Workload: UDP, Name: " batch", Run: server(func(_ param.Params, ready func(string)) error { return serveUDP(backend, true, ready) })},
 	}
 	edges := kernelEdges(backend)
 	for _, m := range portModes {
@@ -91,12 +78,10 @@ func ofSocknotify(backend string) []Contender {
 		}
 	}
 	for i := range all {
-		all[i].Name = Socknotify + backend + all[i].Name
+		all[i].Name = "socknotify/" + backend + all[i].Name
 	}
 	return all
 }
-
-func twoCores(p param.Params) bool { return p.Cores >= 2 }
 
 // Find returns the contender with this name.
 func Find(workload, name string) (Contender, error) {
@@ -109,7 +94,9 @@ func Find(workload, name string) (Contender, error) {
 }
 
 // server returns the Run of a server. On SIGUSR1 the process returns unused memory to the system.
-func server(serve func(p param.Params, ready func(string)) error) func(param.Params, func(string)) (param.Outcome, error) {
+func server(
+	serve func(p param.Params, ready func(string)) error,
+) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, ready func(string)) (param.Outcome, error) {
 		settle := make(chan os.Signal, 1)
 		signal.Notify(settle, syscall.SIGUSR1)

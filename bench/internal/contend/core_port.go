@@ -19,8 +19,8 @@ type portMode struct {
 }
 
 var portModes = []portMode{
-	{name: "oneshot+drained", trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot, oneShot: true, drained: true},
-	{name: "oneshot", trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot, oneShot: true},
+	{name: "oneshot+drained", trigger: oneShot, oneShot: true, drained: true},
+	{name: "oneshot", trigger: oneShot, oneShot: true},
 	{name: "level", trigger: socknotify.TriggerLevel},
 	{name: "edge", trigger: socknotify.TriggerEdge, edge: true},
 }

@@ -15,6 +15,23 @@ import (
 
 // serveStd is the standard library: a goroutine for each connection.
 func serveStd(_ param.Params, ready func(string)) error {
+	return serveConns(ready, func(c net.Conn) {
+		defer c.Close()
+		buf := make([]byte, 4096)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			if _, err := c.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// serveConns serves each connection in a goroutine.
+func serveConns(ready func(string), serve func(net.Conn)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -25,19 +42,7 @@ func serveStd(_ param.Params, ready func(string)) error {
 		if err != nil {
 			return err
 		}
-		go func() {
-			defer c.Close()
-			buf := make([]byte, 4096)
-			for {
-				n, err := c.Read(buf)
-				if err != nil {
-					return
-				}
-				if _, err := c.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-		}()
+		go serve(c)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 const (
 	portAccepts = 64  // accepts that the port has under way
 	portBatch   = 128 // notifications that a worker dequeues at a time
+
+	oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 )
 
 // A portConn is a connection of the port by hand. It belongs to the worker that holds its notification.

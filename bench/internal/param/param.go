@@ -10,19 +10,17 @@ import (
 
 // Params are the parameters of a workload. Those that do not apply are zero.
 type Params struct {
-	Connections int    `json:"connections,omitempty"`
-	Busy        int    `json:"busy,omitempty"`  // connections with requests; 0 is all
-	Size        int    `json:"size,omitempty"`  // bytes of a request
-	Depth       int    `json:"depth,omitempty"` // requests in flight per connection
-	Burst       int    `json:"burst,omitempty"` // requests sent at once, at a rate; 0 is one
-	Rate        int    `json:"rate,omitempty"`  // requests per second; 0 is as many as are answered
-	Cores       int    `json:"cores,omitempty"` // of the contender
-	Registered  int    `json:"registered,omitempty"`
-	Active      int    `json:"active,omitempty"` // of those registered
-	Waiters     int    `json:"waiters,omitempty"`
-	Batch       int    `json:"batch,omitempty"` // notifications dequeued at a time
-	What        string `json:"what,omitempty"`  // a variant of the workload
-	Millis      int    `json:"-"`               // how long to measure
+	Connections int `json:"connections,omitempty"`
+	Busy        int `json:"busy,omitempty"`  // connections with requests; 0 is all
+	Size        int `json:"size,omitempty"`  // bytes of a request
+	Depth       int `json:"depth,omitempty"` // requests in flight per connection
+	Cores       int `json:"cores,omitempty"` // of the contender
+	Registered  int `json:"registered,omitempty"`
+	Active      int `json:"active,omitempty"` // of those registered
+	Waiters     int `json:"waiters,omitempty"`
+	Batch       int `json:"batch,omitempty"` // notifications dequeued at a time
+	Requests    int `json:"-"`               // of redis-benchmark
+	Millis      int `json:"-"`               // how long to measure
 }
 
 // String returns the parameters that apply.
@@ -33,15 +31,10 @@ func (p Params) String() string {
 			s = append(s, fmt.Sprintf("%s=%d", name, v))
 		}
 	}
-	if p.What != "" {
-		s = append(s, p.What)
-	}
 	add("connections", p.Connections)
 	add("busy", p.Busy)
 	add("size", p.Size)
 	add("depth", p.Depth)
-	add("burst", p.Burst)
-	add("rate", p.Rate)
 	add("registered", p.Registered)
 	add("active", p.Active)
 	add("waiters", p.Waiters)
@@ -55,7 +48,7 @@ func (p Params) Duration() time.Duration { return time.Duration(p.Millis) * time
 
 // An Outcome is the result of one sample of a contender. Fields that do not apply are zero or nil.
 type Outcome struct {
-	Ops     float64 `json:"ops"` // requests, events, packets, wake-ups, posts
+	Ops     float64 `json:"ops"` // requests, events
 	CPU     float64 `json:"cpu_ns"`
 	Elapsed float64 `json:"elapsed_ns"`
 	Base    float64 `json:"base_ns,omitempty"` // per operation, to be subtracted
@@ -63,9 +56,7 @@ type Outcome struct {
 	BaseAfter float64  `json:"base_after_ns,omitempty"`
 	Switches  float64  `json:"switches"`
 	Syscalls  *float64 `json:"syscalls,omitempty"` // per operation
-	P50       *float64 `json:"p50_ns,omitempty"`
-	P99       *float64 `json:"p99_ns,omitempty"`
-	Bytes     *float64 `json:"bytes,omitempty"` // per connection or registration
+	Bytes     *float64 `json:"bytes,omitempty"`    // per connection
 }
 
 // PerOp returns the CPU time of one operation, without its base.

@@ -51,12 +51,11 @@ func TestReadGone(t *testing.T) {
 }
 
 func TestSpawn(t *testing.T) {
-	s := proc.NewSpawner()
 	cpus, err := proc.CPUs()
 	if err != nil || len(cpus) == 0 {
 		t.Fatal(cpus, err)
 	}
-	p, err := s.Start([]string{"/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status; echo $GOMAXPROCS; read x"}, cpus[:1])
+	p, err := proc.Start([]string{"/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status; echo $GOMAXPROCS; read x"}, cpus[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +71,11 @@ func TestSpawn(t *testing.T) {
 
 // The error of a process that failed has its last line of output.
 func TestSpawnFailure(t *testing.T) {
-	s := proc.NewSpawner()
 	cpus, err := proc.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Start([]string{"/bin/sh", "-c", "echo one >&2; echo the reason >&2; exit 3"}, cpus)
+	p, err := proc.Start([]string{"/bin/sh", "-c", "echo one >&2; echo the reason >&2; exit 3"}, cpus)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +86,7 @@ func TestSpawnFailure(t *testing.T) {
 		t.Error("the process still runs")
 	}
 	p.Stop()
-	if _, err := s.Start([]string{"/nonexistent"}, cpus); err == nil {
+	if _, err := proc.Start([]string{"/nonexistent"}, cpus); err == nil {
 		t.Error("no program is no error")
 	}
 	after, err := proc.CPUs()
@@ -110,7 +108,7 @@ func TestCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proc.NewSpawner().Start([]string{"/bin/sh", "-c", "echo ready; while :; do sleep 0.01; done"}, cpus)
+	p, err := proc.Start([]string{"/bin/sh", "-c", "echo ready; while :; do sleep 0.01; done"}, cpus)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,47 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Spawner starts processes from one thread, because the system kills them when the thread that started them ends, and
-// because they inherit its processors.
-type Spawner struct {
-	starts chan start
-}
-
-type start struct {
-	cmd  *exec.Cmd
-	cpus []int
-	done chan<- error
-}
-
-// NewSpawner returns a spawner. It works until the process ends.
-func NewSpawner() *Spawner {
-	s := &Spawner{make(chan start)}
-	go s.run()
-	return s
-}
-
-func (s *Spawner) run() {
-	runtime.LockOSThread()
-	var all unix.CPUSet
-	known := unix.SchedGetaffinity(0, &all) == nil
-	for st := range s.starts {
-		var set unix.CPUSet
-		for _, cpu := range st.cpus {
-			set.Set(cpu)
-		}
-		if known {
-			if err := unix.SchedSetaffinity(0, &set); err != nil {
-				st.done <- fmt.Errorf("processors %v: %w", st.cpus, err)
-				continue
-			}
-		}
-		st.done <- st.cmd.Start()
-		if known {
-			unix.SchedSetaffinity(0, &all)
-		}
-	}
-}
-
 // A Process is a started process. Stop ends it.
 type Process struct {
 	cmd    *exec.Cmd
@@ -67,8 +26,9 @@ type Process struct {
 	err    error // set when it has ended
 }
 
-// Start starts a command on these processors, with GOMAXPROCS set to their number.
-func (s *Spawner) Start(argv []string, cpus []int) (*Process, error) {
+// Start starts a command on these processors, with GOMAXPROCS set to their number. The system kills
+// it when this process ends.
+func Start(argv []string, cpus []int) (*Process, error) {
 	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 1), ended: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(len(cpus)))
@@ -77,9 +37,7 @@ func (s *Spawner) Start(argv []string, cpus []int) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan error)
-	s.starts <- start{p.cmd, cpus, done}
-	if err := <-done; err != nil {
+	if err := startOn(p.cmd, cpus); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -91,6 +49,24 @@ func (s *Spawner) Start(argv []string, cpus []int) (*Process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// startOn starts a command from a thread on these processors, which it inherits.
+func startOn(cmd *exec.Cmd, cpus []int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, set unix.CPUSet
+	if unix.SchedGetaffinity(0, &all) != nil {
+		return cmd.Start() // on any processor
+	}
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("processors %v: %w", cpus, err)
+	}
+	defer unix.SchedSetaffinity(0, &all)
+	return cmd.Start()
 }
 
 // Pid returns the process ID.

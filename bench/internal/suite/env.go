@@ -37,7 +37,6 @@ type Env struct {
 
 	dir     string
 	cpus    []int
-	spawner *proc.Spawner
 	builder *native.Builder
 	built   map[string]build
 }
@@ -56,7 +55,7 @@ func NewEnv(ctx context.Context, o Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{Options: o, dir: dir, spawner: proc.NewSpawner(), built: map[string]build{}}
+	e := &Env{Options: o, dir: dir, built: map[string]build{}}
 	if err := e.prepare(ctx); err != nil {
 		e.Close()
 		return nil, err

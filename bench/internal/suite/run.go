@@ -42,8 +42,6 @@ func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Con
 		why := c.Missing
 		need := uint64(max(2*p.Registered, p.Connections) + 100)
 		switch {
-		case why == "" && !c.Fits(p):
-			continue
 		case why == "" && need > e.Files:
 			why = fmt.Sprintf("needs %d open files, the limit is %d", need, e.Files)
 		case why == "":
@@ -140,9 +138,6 @@ func (e *Env) report(w *Workload, p param.Params, contender string, before, o, a
 	var b strings.Builder
 	fmt.Fprintf(&b, "Benchmark%s%s", strings.ToUpper(w.Name[:1]), w.Name[1:])
 	for _, field := range strings.Fields(p.String() + " contender=" + clean.Replace(contender)) {
-		if !strings.Contains(field, "=") {
-			field = "what=" + field
-		}
 		b.WriteString("/" + field)
 	}
 	fmt.Fprintf(&b, " %.0f", max(1, o.Ops))
@@ -162,13 +157,6 @@ func (e *Env) report(w *Workload, p param.Params, contender string, before, o, a
 	if o.Base > 0 {
 		value(o.Total(), "total-ns/op")
 		ratio("total-ratio", param.Outcome.Total)
-	}
-	if o.P50 != nil {
-		value(*o.P50, "p50-ns")
-		value(*o.P99, "p99-ns")
-		if before.P50 != nil && after.P50 != nil {
-			ratio("latency-ratio", func(o param.Outcome) float64 { return *o.P50 })
-		}
 	}
 	if o.Syscalls != nil {
 		value(*o.Syscalls, "syscalls/op")

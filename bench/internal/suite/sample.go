@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
 // A sampler measures a contender once. With trace it also counts its system calls, if possible, outside the measured
@@ -15,12 +16,6 @@ type sampler func(ctx context.Context, e *Env, c *Contender, p param.Params, tra
 
 // patience bounds the wait for anything that must happen, even on a busy machine.
 const patience = time.Minute
-
-// The two parts of the workload idle.
-const (
-	portsPart   = "registration"
-	serversPart = "connection"
-)
 
 // own lets a contender measure itself. On a busy machine it measures for longer, until there was an operation.
 func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
@@ -37,7 +32,7 @@ func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o p
 
 // ownFor lets it measure for the time in the parameters.
 func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.Outcome, err error) {
-	process, err := e.spawner.Start(c.argv(p), e.serverCPUs(p.Cores))
+	process, err := proc.Start(c.argv(p), e.serverCPUs(p.Cores))
 	if err != nil {
 		return o, err
 	}
@@ -80,11 +75,8 @@ func serve(load ...string) sampler {
 	}
 }
 
-// idle measures the memory of connections that had one request each, or lets a contender measure that of registrations.
-func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
-	if p.What == portsPart {
-		return own(ctx, e, c, p, trace)
-	}
+// idle measures the memory of connections that had one request each.
+func idle(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
 	s, err := e.start(ctx, c, p)
 	if err != nil {
 		return o, err

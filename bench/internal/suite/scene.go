@@ -31,7 +31,7 @@ func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, 
 	if s.counters, err = counters.Open(s.countersPath); err != nil {
 		return nil, err
 	}
-	s.server, err = e.spawner.Start(c.argv(p), s.cpus)
+	s.server, err = proc.Start(c.argv(p), s.cpus)
 	if err == nil {
 		s.addr, err = ready(ctx, s.server)
 	}
@@ -62,9 +62,9 @@ func (s *scene) load(ctx context.Context, p param.Params, more ...string) (err e
 	}
 	s.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
-	s.gen, err = s.e.spawner.Start(append([]string{s.e.Self, "load", s.addr,
+	s.gen, err = proc.Start(append([]string{s.e.Self, "load", s.addr,
 		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
-		"--depth", strconv.Itoa(max(p.Depth, 1)), "--rate", strconv.Itoa(p.Rate), "--burst", strconv.Itoa(max(p.Burst, 1)),
+		"--depth", strconv.Itoa(max(p.Depth, 1)),
 		"--workers", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
 		"--counters", s.countersPath}, more...), cpus)
 	if err != nil {
@@ -136,13 +136,8 @@ func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o par
 		if err != nil {
 			return o, err
 		}
-		runtime, switches, err := now.used.Since(before.used)
-		if err != nil {
+		if o, err = now.since(before, float64(now.done-before.done)); err != nil {
 			return o, err
-		}
-		o = param.Outcome{
-			Ops: float64(now.done - before.done), CPU: float64(runtime),
-			Elapsed: float64(now.at.Sub(before.at)), Switches: float64(switches),
 		}
 		if o.Ops > 0 && o.CPU > 0 && count != nil {
 			n, err := count.Sum()
@@ -175,6 +170,15 @@ func (s *scene) read() (r reading, err error) {
 	}
 	r.done, r.at = s.counters.Sum(), time.Now()
 	return r, s.running()
+}
+
+// since returns what the server has used for a number of operations since an earlier reading.
+func (r reading) since(before reading, ops float64) (param.Outcome, error) {
+	runtime, switches, err := r.used.Since(before.used)
+	return param.Outcome{
+		Ops: ops, CPU: float64(runtime),
+		Elapsed: float64(r.at.Sub(before.at)), Switches: float64(switches),
+	}, err
 }
 
 func (s *scene) stop() {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/socknotify/socknotify"
-
 	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
@@ -74,8 +72,6 @@ func Workloads() []*Workload {
 					coreSet(1000, 2, side), coreSet(1000, 1000, side),
 				}
 			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
-		{Name: "wake", Doc: "a sleeping goroutine or thread is woken", reference: []string{"go channel"},
-			sample: own, sets: wakeSets, quick: wakeSets},
 		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
 			sample: own, sets: func() []Set {
 				return []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)}
@@ -84,25 +80,15 @@ func Workloads() []*Workload {
 			sample: serve("--reconnect"), sets: func() []Set {
 				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, side}}
 			}, quick: func() []Set { return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}} }},
-		{Name: "register", Doc: "removing and registering one of many registered sockets", reference: []string{"c-epoll", goLoop},
-			sample: own, sets: func() []Set { return []Set{registerSet(1000), registerSet(9000)} },
-			quick: func() []Set { return []Set{registerSet(1000)} }},
-		{Name: "idle", Doc: "memory of idle connections, and of idle registrations", servers: true, sample: idle,
+		{Name: "idle", Doc: "memory of idle connections", servers: true, sample: idle,
 			sets: func() []Set {
-				return []Set{
-					{param.Params{What: portsPart, Registered: 5000, Cores: 1}, once},
-					{param.Params{What: serversPart, Connections: 9000, Size: 64, Cores: 1}, once},
-				}
+				return []Set{{param.Params{Connections: 9000, Size: 64, Cores: 1}, once}}
 			}, quick: func() []Set {
-				return []Set{
-					{param.Params{What: portsPart, Registered: 5000, Cores: 1}, 1},
-					{param.Params{What: serversPart, Connections: 1000, Size: 64, Cores: 1}, 1},
-				}
+				return []Set{{param.Params{Connections: 1000, Size: 64, Cores: 1}, 1}}
 			}},
-		{Name: "udp", Doc: "UDP echo, a datagram or a batch in a system call", reference: []string{"c-epoll", "std"},
-			sample: serve("--udp"), sets: udpSets, quick: udpSets},
-		{Name: "watched", Doc: "what the debug page and metrics cost a server", reference: unobserved(), sample: watched,
-			sets: watchedSets, quick: func() []Set { return watchedSets()[1:2] }},
+		{Name: contend.Redis, Doc: "redis-benchmark's GET", reference: []string{contend.Goroutines},
+			sample: redisBenchmark, sets: func() []Set { return redisSets(1) },
+			quick: func() []Set { return redisSets(100) }},
 	}
 }
 
@@ -133,26 +119,8 @@ func coreSet(registered, active int, share float64) Set {
 	return Set{param.Params{Registered: registered, Active: active, Batch: 256, Waiters: 1, Cores: 1}, share}
 }
 
-func wakeSets() []Set {
-	return []Set{
-		{param.Params{What: contend.Handoff, Cores: 2}, 1},
-		{param.Params{What: contend.Cross, Cores: 2}, 1},
-	}
-}
-
-// unobserved names the reference of watched: the server itself, on the first backend.
-func unobserved() []string {
-	return []string{contend.Socknotify + socknotify.Backends()[0] + " " + observers[0].name}
-}
-
 func waiterSet(waiters int, share float64) Set {
 	return Set{param.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, share}
-}
-
-func registerSet(n int) Set { return Set{param.Params{Registered: n, Cores: 1}, side} }
-
-func udpSets() []Set {
-	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, side}}
 }
 
 // Choose returns the workloads with these names, in the order of Workloads, or all if there are no

@@ -25,11 +25,10 @@ var goCases = map[string]func(*env){
 	"G4/NothingAfterwards":  nothingAfterRemoval,
 	"G9/ReusedUnderWaiters": reusedUnderWaiters,
 
-	"T4/EchoWithManyWorkers": echoWorkers,
-	"T7/AcrossWaiters":       oneShotAcrossWaiters,
-	"Q4/Zero":                func(e *env) { e.check(note{}, nil, 0) },
+	"T7/AcrossWaiters": func(e *env) { drainedUnderLoad(e, edge|oneShot) },
+	"Q4/Zero":          func(e *env) { e.check(note{}, nil, 0) },
 
-	"O1/ManyWaiters":            opManyWaiters,
+	"O1/ManyWaiters":            func(e *env) { opManyWaiters(e, 16, 4, 3, false) },
 	"O3/ReceivesAtOnceAndLater": opMixedOrder,
 	"O9/CloseRaces":             closeSocketRaces,
 	"O10/ClosePortRaces":        closePortRaces,
@@ -39,7 +38,7 @@ var goCases = map[string]func(*env){
 	"O12/Files":                 allocFiles,
 	"O12/BatchEcho":             allocBatch,
 	"O12/Pooled":                allocPooled,
-	"O13/ManyWaiters":           batchManyWaiters,
+	"O13/ManyWaiters":           func(e *env) { opManyWaiters(e, 24, 3, 16, true) },
 	"O14/HoldNone":              poolHoldsNone,
 
 	"X2/Listeners":              everyListener,
@@ -48,7 +47,7 @@ var goCases = map[string]func(*env){
 	"X2/ReleasedByRemoval":      connReleased,
 	"X2/EndingConns":            endingConns,
 	"X3/RemoveUnderLoad":        acceptRemoveUnderLoad,
-	"X5/UnderLoad":              drainedUnderLoad,
+	"X5/UnderLoad":              func(e *env) { drainedUnderLoad(e, level|oneShot) },
 	"X5/ArrivalRacesWithEnable": arrivalRaces,
 	"X7/Pages":                  snapshotPages,
 	"X7/UnderLoad":              snapshotUnderLoad,

@@ -57,6 +57,7 @@
 //	since, count               counts of Stats and of the process, and by how much they grew since
 //	                           then (+Stale <=9)
 //	rearm s in edge            enables with Drained what has no socket of package sock (T2)
+//	hears, on, on-without      what programs that use edges want and do (testdata/strict/edge.txt)
 //	want, now                  the next notifications, for which calls wait; all that is there,
 //	                           without waiting
 //	entries 7                  how many entries the calls of want, completed and accepted have

@@ -83,6 +83,9 @@ type env struct {
 	stmt     string // the statement of a script, for failures
 	owned    map[fd]bool
 	cell     *factCell // of a fact
+	// trigger and strict are of the programs that use edges (testdata/strict).
+	trigger string
+	strict  bool
 }
 
 // where is what a failure begins with.

@@ -13,7 +13,8 @@ import (
 
 // when runs the statement's block where a condition holds, or where it does not: the name of a
 // system or of a backend, "windows" for its ports wherever they are faked, "kernel-edges", where a
-// drained socket's enable costs no system call, or the name of a socket that is connected.
+// drained socket's enable costs no system call, "strict", "tied" and "one-shot" in the programs
+// that use edges, or the name of a socket that is connected.
 func (r *run) when(condition string, holds bool) {
 	body, p := r.stmt.block, r.p()
 	is := condition == runtime.GOOS || condition == p.Backend()
@@ -22,6 +23,12 @@ func (r *run) when(condition string, holds bool) {
 		is = is || strings.HasPrefix(p.Backend(), "psn")
 	case condition == "kernel-edges":
 		is = kernelEdges(p)
+	case condition == "strict":
+		is = r.strict
+	case condition == "tied":
+		is = r.tied
+	case condition == "one-shot":
+		is = strings.Contains(r.trigger, condition)
 	case s != nil:
 		is = s.RemoteAddr().IsValid()
 	}

@@ -21,38 +21,10 @@ import (
 	"github.com/socknotify/socknotify/overlapped"
 )
 
-// A declaration says which words after a verb are names that it declares.
-type declaration uint8
-
-const (
-	declNone  declaration = iota
-	declFirst             // the first, unless it was declared before
-	declAll
-	declRest // all but the first
-	declAs   // those after "as"
-)
-
 // A verb is what a statement begins with. The documentation of the package lists them.
 type verb struct {
 	least int // words after it
-	decl  declaration
 	run   func(r *run, a []string)
-}
-
-func (v verb) declares(a []string) []string {
-	switch v.decl {
-	case declFirst:
-		return a[:1]
-	case declAll:
-		return a
-	case declRest:
-		return a[1:]
-	case declAs:
-		if i := slices.Index(a, "as"); i >= 0 {
-			return a[i+1:]
-		}
-	}
-	return nil
 }
 
 // A run is the state of a script's case.
@@ -69,7 +41,6 @@ type run struct {
 	brief   map[string]int // of these, those that end by themselves
 	ops     map[string]*operation
 	pools   map[string]*overlapped.Buffers
-	paths   map[fd]string // of listening Unix streams
 	weak    map[string]weak.Pointer[key]
 	before  map[string]map[string]int
 	pending map[string][]note // dequeued, and not yet looked at
@@ -104,7 +75,7 @@ func interpret(e *env, body []*statement, vars map[string]string) {
 		env: e, ports: make(map[string]*port), handles: make(map[string]handle), peers: make(map[handle]handle),
 		vars: vars, waits: make(map[string]*waits),
 		parks: make(map[string]int), brief: make(map[string]int),
-		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
+		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), weak: make(map[string]weak.Pointer[key]),
 		before: make(map[string]map[string]int), pending: make(map[string][]note), entries: 1,
 		arrived: &ledger{data: make(map[handle][]byte)}, perhaps: new(atomic.Int32),
 		carriedOut: new(atomic.Int32),

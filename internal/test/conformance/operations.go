@@ -58,32 +58,6 @@ func (c *echoConn) next(got *note) (opEntry, error) {
 	return overlapped.RecvRequest[any](c.s.Socket, c, c.buf, &c.recv), err
 }
 
-// echoes serves connections of clients that send rounds of messages each, by waiters, each of which
-// runs loop until it is given a post. The loop calls ended for each stream that has ended.
-func (e *env) echoes(conns, waiters int, loop func(p *port, ended *atomic.Int32) error) {
-	const rounds = 50
-	p := e.port()
-	var ended atomic.Int32
-	var clients, loops []<-chan error
-	for range conns {
-		s, peer := e.tcp()
-		c := &echoConn{s: s, buf: make([]byte, 64)}
-		e.recv(p, s, c, c.buf, &c.recv)
-		clients = append(clients, async(func() error { return echoed(peer.Socket, rounds) }))
-	}
-	for range waiters {
-		loops = append(loops, async(func() error { return loop(p, &ended) }))
-	}
-	for _, c := range clients {
-		e.end(c, "a client")
-	}
-	e.until("every stream has ended", func() bool { return int(ended.Load()) == conns })
-	p.Post(nil, 0)
-	for _, l := range loops {
-		e.end(l, "a loop")
-	}
-}
-
 // echoed sends messages and waits for each to come back, and shuts the stream.
 func echoed(s *sock.Socket, rounds int) error {
 	b := make([]byte, 64)
@@ -106,42 +80,27 @@ func echoed(s *sock.Socket, rounds int) error {
 	return s.Shutdown(sock.ShutWrite)
 }
 
-// opManyWaiters echoes on many connections with many waiters, each of which starts the operation
-// that follows a completion by its own function.
-func opManyWaiters(e *env) {
-	e.echoes(16, 4, func(p *port, ended *atomic.Int32) error {
-		out := make([]note, 3)
-		for {
-			n, err := p.Process(nil, out, -1)
-			for i := 0; i < n && err == nil; i++ {
-				if out[i].Kind() == socknotify.KindPosted {
-					return p.Post(nil, 0) // for the others
-				}
-				c := out[i].Key.(*echoConn)
-				m, failed := overlapped.Of(&out[i]).Result()
-				switch {
-				case failed == io.EOF:
-					ended.Add(1)
-				case failed != nil:
-					err = failed
-				case overlapped.Of(&out[i]) == &c.send:
-					err = overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
-				default:
-					err = overlapped.Send[any](p, c.s.Socket, c, c.buf[:m], &c.send)
-				}
-			}
-			if err != nil {
-				return err
-			}
-		}
-	})
+// start starts the operation that follows a completion by its own function. It fails when the
+// stream has ended.
+func (c *echoConn) start(p *port, got *note) error {
+	n, err := overlapped.Of(got).Result()
+	switch {
+	case err != nil:
+		return err
+	case overlapped.Of(got) == &c.recv:
+		return overlapped.Send[any](p, c.s.Socket, c, c.buf[:n], &c.send)
+	}
+	return overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
 }
 
-// batchManyWaiters is opManyWaiters with waiters that start a batch's next operations in their next
-// call.
-func batchManyWaiters(e *env) {
-	e.echoes(24, 3, func(p *port, ended *atomic.Int32) error {
-		out := make([]note, 16)
+// opManyWaiters echoes on many connections with many waiters. Each starts the operation that
+// follows a completion by its own function, or in a batch in the next call.
+func opManyWaiters(e *env, conns, waiters, entries int, batch bool) {
+	const rounds = 50
+	p := e.port()
+	var ended atomic.Int32
+	loop := func() error {
+		out := make([]note, entries)
 		var ops []opEntry
 		for {
 			n, err := overlapped.Process(p, ops, out, -1)
@@ -153,21 +112,44 @@ func batchManyWaiters(e *env) {
 				if out[i].Kind() == socknotify.KindPosted {
 					return p.Post(nil, 0) // for the others
 				}
-				next, failed := out[i].Key.(*echoConn).next(&out[i])
-				switch {
-				case failed == io.EOF:
+				c := out[i].Key.(*echoConn)
+				if batch {
+					var next opEntry
+					next, err = c.next(&out[i])
+					if err == nil {
+						ops = append(ops, next)
+					}
+				} else {
+					err = c.start(p, &out[i])
+				}
+				if err == io.EOF {
 					ended.Add(1)
-				case failed != nil:
-					err = failed
-				default:
-					ops = append(ops, next)
+					err = nil
 				}
 			}
 			if err != nil {
 				return err
 			}
 		}
-	})
+	}
+	var clients, loops []<-chan error
+	for range conns {
+		s, peer := e.tcp()
+		c := &echoConn{s: s, buf: make([]byte, 64)}
+		e.recv(p, s, c, c.buf, &c.recv)
+		clients = append(clients, async(func() error { return echoed(peer.Socket, rounds) }))
+	}
+	for range waiters {
+		loops = append(loops, async(loop))
+	}
+	for _, c := range clients {
+		e.end(c, "a client")
+	}
+	e.until("every stream has ended", func() bool { return int(ended.Load()) == conns })
+	p.Post(nil, 0)
+	for _, l := range loops {
+		e.end(l, "a loop")
+	}
 }
 
 // opMixedOrder has completions in every state at once: of receives whose bytes were there, and of

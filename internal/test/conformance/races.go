@@ -1,13 +1,11 @@
 package conformance
 
 import (
-	"errors"
 	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // These cases have goroutines with code of their own race each other on one port.
@@ -158,77 +156,6 @@ func reusedUnderWaiters(e *env) {
 	}
 }
 
-// echoWorkers is the pattern itself: workers that register again in the call that dequeues.
-func echoWorkers(e *env) {
-	const connections, workers, rounds = 12, 4, 50
-	type connection struct {
-		s    *socket
-		busy atomic.Int32
-	}
-	p, q := e.port(), e.port() // for the connections, and for the clients
-	worker := func() error {
-		var regs []reg
-		buf := make([]note, 3)
-		b := make([]byte, 64)
-		for {
-			n, err := p.Process(regs, buf, -1)
-			if errors.Is(err, socknotify.ErrClosed) {
-				return nil
-			}
-			for _, r := range regs {
-				if r.Result != nil {
-					e.Errorf("Result: %v", r.Result)
-				}
-			}
-			regs = regs[:0]
-			for _, got := range buf[:n] {
-				c := got.Key.(*connection)
-				if c.busy.Add(1) != 1 {
-					e.Errorf("two workers hold one connection")
-				}
-				m, err := c.s.Recv(b)
-				if err == nil {
-					_, err = c.s.Send(b[:m])
-				}
-				if err != nil && !errors.Is(err, sock.ErrWouldBlock) {
-					e.Errorf("echo: %v", err)
-				}
-				c.busy.Add(-1)
-				regs = append(regs, enable(c.s, c, in, level|oneShot))
-			}
-		}
-	}
-	var all []<-chan error
-	for range workers {
-		all = append(all, async(worker))
-	}
-	left := make([]int, connections)
-	peers := make([]*socket, connections)
-	for i := range connections {
-		s, peer := e.unix()
-		e.do(p, enable(s, &connection{s: s}, in, level|oneShot))
-		e.do(q, enable(peer, i, in, level|oneShot))
-		peers[i], left[i] = peer, rounds
-		e.send(peer, "ping")
-	}
-	for open := connections; open > 0 && !e.Failed(); {
-		i := e.next(q).Key.(int)
-		if got := e.drain(peers[i]); got != "ping" {
-			e.Fatalf("connection %d echoes %q", i, got)
-		}
-		if left[i]--; left[i] == 0 {
-			open--
-			continue
-		}
-		e.send(peers[i], "ping")
-		e.do(q, enable(peers[i], i, in, level|oneShot))
-	}
-	p.Close()
-	for _, ch := range all {
-		e.end(ch, "a worker")
-	}
-}
-
 // received counts what a socket receives until it would block or has ended.
 func received(s *socket) (n int) {
 	var b [256]byte
@@ -241,9 +168,10 @@ func received(s *socket) (n int) {
 	}
 }
 
-// oneShotAcrossWaiters has one waiter at a time hold the notification of an edge.
-func oneShotAcrossWaiters(e *env) {
-	const total = 2000
+// drainedUnderLoad counts what comes through to workers that vouch every time, one of which holds
+// the registration at a time.
+func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
+	const total = 20000
 	p := e.port()
 	s, peer := e.unix()
 	var holders, got atomic.Int32
@@ -253,45 +181,25 @@ func oneShotAcrossWaiters(e *env) {
 		}
 		got.Add(int32(received(s)))
 		holders.Add(-1)
-		apply(p, drained(s, "k", in, edge|oneShot))
+		apply(p, drained(s, "k", in, trigger))
 	})
-	e.do(p, enable(s, "k", in, edge|oneShot))
+	e.do(p, enable(s, "k", in, trigger))
 	for i := range total {
-		e.send(peer, "x")
-		if i%50 == 0 {
+		for {
+			if n, _ := peer.Send([]byte("x")); n == 1 {
+				break
+			}
+			runtime.Gosched()
+		}
+		if i%16 == 0 {
+			runtime.Gosched()
+		}
+		if i%1000 == 0 {
 			e.until("what was sent is received", func() bool { return int(got.Load()) == i+1 })
 		}
 	}
 	e.until("everything is received", func() bool { return got.Load() == total })
 	stop()
-}
-
-// drainedUnderLoad counts what comes through to a reader that vouches every time.
-func drainedUnderLoad(e *env) {
-	const total = 20000
-	for _, trigger := range []socknotify.Trigger{level | oneShot, edge | oneShot} {
-		p := e.port()
-		s, peer := e.unix()
-		var got atomic.Int32
-		stop := e.workers(p, 2, 1, func(note) {
-			got.Add(int32(received(s)))
-			apply(p, drained(s, "k", in, trigger))
-		})
-		e.do(p, enable(s, "k", in, trigger))
-		for i := range total {
-			for {
-				if n, _ := peer.Send([]byte("x")); n == 1 {
-					break
-				}
-				runtime.Gosched()
-			}
-			if i%16 == 0 {
-				runtime.Gosched()
-			}
-		}
-		e.until("everything is received", func() bool { return got.Load() == total })
-		stop()
-	}
 }
 
 // arrivalRaces has a byte arrive at the very time of the enable, over and over.

@@ -3,14 +3,12 @@ package conformance
 import (
 	"embed"
 	"fmt"
-	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-//go:embed testdata/*.txt
+//go:embed testdata
 var scripts embed.FS
 
 // A check is one case of a sentence. It runs with handles and with sockets of package sock, unless it is about the latter
@@ -57,7 +55,9 @@ func Sentences() []string {
 	files, _ := scripts.ReadDir("testdata") // which is embedded
 	var names []string
 	for _, f := range files {
-		names = append(names, strings.TrimSuffix(f.Name(), ".txt"))
+		if name, ok := strings.CutSuffix(f.Name(), ".txt"); ok {
+			names = append(names, name)
+		}
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		const order = "PCGTEQOX"
@@ -144,7 +144,13 @@ func parse(sentence, text string, inGo map[string]func(*env)) (checks []check, e
 		c.run = run
 		if !goes {
 			p.verify(s, loops)
-			c.run = func(e *env) { interpretEach(e, s, loops, make(map[string]string)) }
+			c.run = func(e *env) {
+				vars := make(map[string]string)
+				if e.trigger != "" {
+					vars["trigger"] = e.trigger
+				}
+				interpretEach(e, s, loops, vars)
+			}
 		}
 		p.checks = append(p.checks, c)
 	}
@@ -227,10 +233,8 @@ func split(line string) (words []string, err error) {
 	}
 }
 
-// verify checks what can be known of a case before it runs: its verbs, and that each name that it declares is used.
+// verify checks what can be known of a case before it runs: its verbs, and how many words each has.
 func (p *parser) verify(c *statement, loops [][]string) {
-	declared := map[string]int{}
-	used := map[string]bool{}
 	vars := map[string]string{} // the first value of each
 	enter := func(loop []string) {
 		if len(loop) > 3 {
@@ -246,61 +250,31 @@ func (p *parser) verify(c *statement, loops [][]string) {
 	var walk func(block []*statement)
 	walk = func(block []*statement) {
 		for _, s := range block {
-			words := slices.Clone(s.words)
-			words[0] = expand(words[0], vars)
+			words := s.words
 			if words[0] == "for" || words[0] == "together" {
 				enter(words)
 			}
-			if port, ok := strings.CutSuffix(words[0], ":"); ok {
-				used[port] = true
+			if strings.HasSuffix(words[0], ":") { // a port
 				words = words[1:]
-			}
-			if len(words) == 0 {
-				p.failf(s.line, "no verb")
 			}
 			if len(s.block) == 0 && s.mustOpen() {
 				p.failf(s.line, "%s without a block", words[0])
 			}
 			for _, part := range lists(words, ";") {
-				if len(part) > 0 {
-					part[0] = expand(part[0], vars)
+				if len(part) == 0 {
+					p.failf(s.line, "no verb")
 				}
-				p.verifyPart(s.line, part, declared, used)
+				name := expand(part[0], vars)
+				v, ok := verbs[name]
+				if !ok {
+					p.failf(s.line, "unknown verb %q", name)
+				}
+				if n := len(part) - 1; n < v.least {
+					p.failf(s.line, "%s needs %d words, got %d", name, v.least, n)
+				}
 			}
 			walk(s.block)
 		}
 	}
 	walk(c.block)
-	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		if !used[name] && !strings.ContainsAny(name, "${") {
-			p.failf(declared[name], "%s is not used", name)
-		}
-	}
 }
-
-func (p *parser) verifyPart(line int, words []string, declared map[string]int, used map[string]bool) {
-	if len(words) == 0 {
-		p.failf(line, "no verb")
-	}
-	v, ok := verbs[words[0]]
-	if !ok {
-		p.failf(line, "unknown verb %q", words[0])
-	}
-	if n := len(words) - 1; n < v.least {
-		p.failf(line, "%s needs %d words, got %d", words[0], v.least, n)
-	}
-	names := v.declares(words[1:])
-	for i, w := range words[1:] {
-		isName := w != "nil" && slices.Contains(names, w) && (v.decl != declFirst || i == 0)
-		name := strings.TrimPrefix(w, "@")
-		if _, known := declared[name]; isName && (v.decl != declFirst || !known) {
-			declared[name] = line
-			continue
-		}
-		for _, m := range wordPattern.FindAllString(w, -1) {
-			used[m] = true
-		}
-	}
-}
-
-var wordPattern = regexp.MustCompile(`[\w$-]+`)

@@ -51,9 +51,6 @@ func TestScriptErrors(t *testing.T) {
 		{"> Said.\n" + goes + "case A\n\trepeat 3\n", "T9.txt:4: repeat without a block"},
 		{"> Said.\n" + goes + "case A\n\tsend s\n", "T9.txt:4: send needs 2 words, got 1"},
 		{"> Said.\n" + goes + "case A\n\tsend s \"x\n", "T9.txt:4: a text without its end"},
-		{"> Said.\n" + goes + "case A\n\tstream s peer\n\tdrain s\n", "T9.txt:4: peer is not used"},
-		{"> Said.\n" + goes + "case A\n\tports q\n\tstream s\n\tenable s in level\n", "T9.txt:4: q is not used"},
-		{"> Said.\n" + goes + "case A\n\tstream s\n\tRecv r s 4; Send w s \"x\"\n\tcompleted r\n", "T9.txt:5: w is not used"},
 		{"> Said.\n" + goes + "case A\n\tstream s\n\tenable s in level;\n", "T9.txt:5: no verb"},
 	} {
 		_, err := parse("T9", c.text, inGo)

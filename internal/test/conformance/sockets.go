@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -16,6 +17,7 @@ import (
 type socket struct {
 	*sock.Socket
 	tied bool
+	path string // where a Unix stream listens, if it does
 }
 
 // keep closes a socket at the end, unless the case has.
@@ -25,7 +27,7 @@ func (e *env) keep(s *sock.Socket, err error) *socket {
 		e.Fatalf("socket: %v", err)
 	}
 	e.Cleanup(func() { s.Close() })
-	return &socket{s, e.tied}
+	return &socket{Socket: s, tied: e.tied}
 }
 
 // unix makes a connected pair of Unix streams, or of TCP where the system has none.
@@ -58,6 +60,17 @@ func (e *env) listener() *socket {
 func (e *env) fresh() *socket {
 	e.Helper()
 	return e.keep(sock.New(sock.TCP4))
+}
+
+// unixFresh makes a Unix stream that has done nothing yet.
+func (e *env) unixFresh() *socket {
+	e.Helper()
+	if wine.HasNoUnix.Here() {
+		e.Skip(wine.HasNoUnix)
+	}
+	s := e.keep(sock.New(sock.Unix))
+	s.path = e.socketPath()
+	return s
 }
 
 // connect starts to connect, which may succeed at once.

@@ -46,8 +46,5 @@ func (e *env) tryBecome(uintptr, handle, int) fd { e.noHelper(); return 0 }
 func (e *env) sendUrgent(handle)                 { e.noHelper() }
 func (e *env) sendEmpty(handle)                  { e.noHelper() }
 func (e *env) shutListener(handle)               { e.noHelper() }
-func (e *env) unixStream() fd                    { e.noHelper(); return 0 }
-func (e *env) unixListen(fd) string              { e.noHelper(); return "" }
-func (e *env) unixConnect(fd, string)            { e.noHelper() }
 func (e *env) write(handle, string)              { e.noHelper() }
 func (e *env) noSockets() map[string]fd          { e.noHelper(); return nil }

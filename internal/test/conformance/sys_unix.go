@@ -102,33 +102,6 @@ func (e *env) shutListener(s handle) {
 	}
 }
 
-// unixStream makes an unconnected Unix stream; the case closes it.
-func (e *env) unixStream() fd {
-	e.Helper()
-	return e.ownFD(sockettest.New(unix.AF_UNIX, unix.SOCK_STREAM))
-}
-
-// unixListen makes a Unix stream listen, and returns where.
-func (e *env) unixListen(s fd) string {
-	e.Helper()
-	path := e.socketPath()
-	err := unix.Bind(int(s), &unix.SockaddrUnix{Name: path})
-	if err == nil {
-		err = unix.Listen(int(s), 8)
-	}
-	if err != nil {
-		e.Fatalf("listen: %v", err)
-	}
-	return path
-}
-
-func (e *env) unixConnect(s fd, path string) {
-	e.Helper()
-	if err := unix.Connect(int(s), &unix.SockaddrUnix{Name: path}); err != nil {
-		e.Fatalf("connect: %v", err)
-	}
-}
-
 func (e *env) write(s handle, data string) {
 	e.Helper()
 	if _, err := unix.Write(int(s.Handle()), []byte(data)); err != nil {

@@ -176,40 +176,6 @@ func (e *env) shutListener(s handle) {
 	}
 }
 
-// unixStream makes an unconnected Unix stream; the case closes it.
-func (e *env) unixStream() fd {
-	e.Helper()
-	s, err := windows.WSASocket(windows.AF_UNIX, windows.SOCK_STREAM, 0, nil, 0, windows.WSA_FLAG_OVERLAPPED|windows.WSA_FLAG_NO_HANDLE_INHERIT)
-	if err == windows.WSAEAFNOSUPPORT {
-		e.Skip("no Unix streams: ", err)
-	}
-	if err != nil {
-		e.Fatalf("socket: %v", err)
-	}
-	return fd(s)
-}
-
-// unixListen makes a Unix stream listen, and returns where.
-func (e *env) unixListen(s fd) string {
-	e.Helper()
-	path := e.socketPath()
-	err := windows.Bind(windows.Handle(s), &windows.SockaddrUnix{Name: path})
-	if err == nil {
-		err = windows.Listen(windows.Handle(s), 8)
-	}
-	if err != nil {
-		e.Fatalf("listen: %v", err)
-	}
-	return path
-}
-
-func (e *env) unixConnect(s fd, path string) {
-	e.Helper()
-	if err := windows.Connect(windows.Handle(s), &windows.SockaddrUnix{Name: path}); err != nil {
-		e.Fatalf("connect: %v", err)
-	}
-}
-
 // noSockets opens handles that are no sockets, and says what each is. They are closed at the end.
 func (e *env) noSockets() map[string]fd {
 	e.Helper()

@@ -39,7 +39,7 @@ func init() {
 
 func blockVerbs() map[string]verb {
 	return map[string]verb{
-		"for": {3, declNone, after(func(r *run, a []string) {
+		"for": {3, after(func(r *run, a []string) {
 			body := r.stmt.block
 			for _, v := range r.values(a[2:]) {
 				r.vars[a[0]] = v
@@ -47,27 +47,27 @@ func blockVerbs() map[string]verb {
 			}
 			delete(r.vars, a[0])
 		})},
-		"repeat": {1, declNone, after(func(r *run, a []string) {
+		"repeat": {1, after(func(r *run, a []string) {
 			body := r.stmt.block
 			for range r.number(a[0]) {
 				r.block(body)
 			}
 		})},
-		"until":    {1, declNone, after((*run).until)},
-		"together": {0, declNone, after((*run).together)},
-		"if":       {1, declNone, after(func(r *run, a []string) { r.when(a[0], true) })},
-		"unless":   {1, declNone, after(func(r *run, a []string) { r.when(a[0], false) })},
+		"until":    {1, after((*run).until)},
+		"together": {0, after((*run).together)},
+		"if":       {1, after(func(r *run, a []string) { r.when(a[0], true) })},
+		"unless":   {1, after(func(r *run, a []string) { r.when(a[0], false) })},
 	}
 }
 
 func portVerbs() map[string]verb {
 	return map[string]verb{
-		"ports": {1, declAll, after(func(r *run, a []string) {
+		"ports": {1, after(func(r *run, a []string) {
 			for _, name := range a {
 				r.ports[name] = r.newPort()
 			}
 		})},
-		"close-port": {1, declNone, after(func(r *run, a []string) {
+		"close-port": {1, after(func(r *run, a []string) {
 			r.must(r.thePort(a[0]).Close())
 			for _, o := range r.ops { // their buffers are the caller's
 				if o.port == a[0] {
@@ -76,12 +76,12 @@ func portVerbs() map[string]verb {
 				}
 			}
 		})},
-		"drop": {1, declNone, after(func(r *run, a []string) { // a port that is not closed
+		"drop": {1, after(func(r *run, a []string) { // a port that is not closed
 			open := len(handles.List())
 			delete(r.ports, a[0])
 			r.collected("the port", func() bool { return len(handles.List()) < open })
 		})},
-		"post": {1, declNone, after(func(r *run, a []string) {
+		"post": {1, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			data := uintptr(0)
 			if len(what) > 1 {
@@ -89,31 +89,41 @@ func portVerbs() map[string]verb {
 			}
 			r.errors(r.p().Post(r.key(what[0]), data), want)
 		})},
-		"unattended": {0, declNone, after(func(r *run, _ []string) { // the helper comes as it does for programs
+		"unattended": {0, after(func(r *run, _ []string) { // the helper comes as it does for programs
 			c, n := core.Of(r.p()).Core, r.carriedOut
 			c.HelpAfter = core.HelpAfter
 			c.Completed = func(unsafe.Pointer) { n.Add(1) }
 		})},
-		"carried-out": {1, declNone, after(func(r *run, a []string) { // so many operations, since the port is unattended
+		"carried-out": {1, after(func(r *run, a []string) { // so many operations, since the port is unattended
 			r.env.until("they are carried out", func() bool { return int(r.carriedOut.Load()) == r.number(a[0]) })
 		})},
-		"count": {2, declNone, after((*run).count)},
-		"since": {0, declNone, after((*run).since)},
+		"count": {2, after((*run).count)},
+		"since": {0, after((*run).since)},
 	}
 }
 
 func callVerbs() map[string]verb {
 	return map[string]verb{
-		"enable":  {2, declNone, (*run).call},
-		"disable": {1, declNone, (*run).call},
-		"remove":  {1, declNone, (*run).call},
-		"nothing": {0, declNone, (*run).call},
-		"dequeue": {2, declNone, (*run).call},
-		"rearm": {3, declNone, after(func(r *run, a []string) {
+		"enable":  {2, (*run).call},
+		"disable": {1, (*run).call},
+		"remove":  {1, (*run).call},
+		"nothing": {0, (*run).call},
+		"dequeue": {2, (*run).call},
+		"on": {2, after(func(r *run, a []string) {
+			if strings.Contains(r.trigger, "one-shot") || !r.tied {
+				r.call(append([]string{"enable", a[0], r.trigger, "drained"}, a[1:]...))
+			}
+		})},
+		"on-without": {2, after(func(r *run, a []string) {
+			if strings.Contains(r.trigger, "one-shot") {
+				r.call(append([]string{"enable", a[0], r.trigger}, a[1:]...))
+			}
+		})},
+		"rearm": {3, after(func(r *run, a []string) {
 			x := r.registration(append([]string{"enable"}, a...))
 			r.again(r.p(), r.handle(a[0]), x.Key, x.Filter, x.Trigger)
 		})},
-		"deregister": {1, declNone, after(func(r *run, a []string) {
+		"deregister": {1, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			h := r.handle(what[0])
 			x, name := remove(h), ""
@@ -137,7 +147,7 @@ func callVerbs() map[string]verb {
 
 func keyVerbs() map[string]verb {
 	return map[string]verb{
-		"kept": {1, declNone, after(func(r *run, a []string) {
+		"kept": {1, after(func(r *run, a []string) {
 			runtime.GC()
 			for _, name := range a {
 				if r.weak[name].Value() == nil {
@@ -145,7 +155,7 @@ func keyVerbs() map[string]verb {
 				}
 			}
 		})},
-		"released": {1, declNone, after(func(r *run, a []string) {
+		"released": {1, after(func(r *run, a []string) {
 			r.seen = info{} // it has the key
 			for _, name := range a {
 				r.collected("the key "+name, func() bool { return r.weak[name].Value() == nil })
@@ -160,7 +170,7 @@ func keyVerbs() map[string]verb {
 
 func dequeueVerbs() map[string]verb {
 	return map[string]verb{
-		"want": {2, declNone, after(func(r *run, a []string) {
+		"want": {2, after(func(r *run, a []string) {
 			want := r.expected(a)
 			var got []note
 			for range want {
@@ -168,40 +178,47 @@ func dequeueVerbs() map[string]verb {
 			}
 			r.notes(got, want)
 		})},
-		"workers":     {1, declNone, after((*run).workers)},
-		"served":      {2, declNone, after((*run).served)},
-		"end-workers": {0, declNone, after((*run).endWorkers)},
-		"within":      {3, declNone, after((*run).within)},
-		"entries":     {1, declNone, after(func(r *run, a []string) { r.entries = r.number(a[0]) })},
-		"all":         {1, declNone, after((*run).all)},
-		"now": {2, declNone, after(func(r *run, a []string) {
+		"hears": {2, after(func(r *run, a []string) {
+			if r.strict {
+				r.env.none(r.p())
+			} else {
+				verbs["want"].run(r, append([]string{"want"}, a...))
+			}
+		})},
+		"workers":     {1, after((*run).workers)},
+		"served":      {2, after((*run).served)},
+		"end-workers": {0, after((*run).endWorkers)},
+		"within":      {3, after((*run).within)},
+		"entries":     {1, after(func(r *run, a []string) { r.entries = r.number(a[0]) })},
+		"all":         {1, after((*run).all)},
+		"now": {2, after(func(r *run, a []string) {
 			r.nothingKept()
 			want := r.expected(a)
 			r.notes(r.come(r.p(), len(want)), want)
 		})},
-		"none": {0, declNone, after(func(r *run, _ []string) {
+		"none": {0, after(func(r *run, _ []string) {
 			r.nothingKept()
 			r.env.none(r.p())
 		})},
-		"empty": {0, declNone, after(func(r *run, _ []string) {
+		"empty": {0, after(func(r *run, _ []string) {
 			r.nothingKept()
 			r.notes(r.env.now(r.p()), nil)
 		})},
-		"poll": {0, declNone, after(func(r *run, _ []string) { r.env.now(r.p()) })},
-		"quiet": {0, declNone, after(func(r *run, a []string) {
+		"poll": {0, after(func(r *run, _ []string) { r.env.now(r.p()) })},
+		"quiet": {0, after(func(r *run, a []string) {
 			if len(a) == 0 {
 				r.env.quiet(r.p())
 			} else {
 				r.quietSoon(r.p(), r.number(a[0]))
 			}
 		})},
-		"now-at-most": {2, declNone, after(func(r *run, a []string) {
+		"now-at-most": {2, after(func(r *run, a []string) {
 			want := r.expected(a)[0]
 			for _, n := range r.env.now(r.p()) {
 				r.notes([]note{n}, []expected{want})
 			}
 		})},
-		"never": {1, declNone, after(func(r *run, a []string) {
+		"never": {1, after(func(r *run, a []string) {
 			ev, ok := mask(a[0], eventNames)
 			if !ok {
 				r.Fatalf("unknown event %q", a[0])
@@ -213,16 +230,16 @@ func dequeueVerbs() map[string]verb {
 
 func waitVerbs() map[string]verb {
 	return map[string]verb{
-		"wait":  {1, declFirst, after((*run).wait)},
-		"woken": {1, declNone, after((*run).woken)},
-		"waits": {1, declNone, after(func(r *run, a []string) {
+		"wait":  {1, after((*run).wait)},
+		"woken": {1, after((*run).woken)},
+		"waits": {1, after(func(r *run, a []string) {
 			r.still(r.group(a[0]).ends)
 			before := r.polls(r.p())
 			r.still(r.group(a[0]).ends)
 			r.noSpin(r.polls(r.p()) - before)
 		})},
-		"parked": {1, declNone, after(func(r *run, a []string) { r.env.parked(r.p(), r.number(a[0])) })},
-		"cancel": {1, declNone, after(func(r *run, a []string) {
+		"parked": {1, after(func(r *run, a []string) { r.env.parked(r.p(), r.number(a[0])) })},
+		"cancel": {1, after(func(r *run, a []string) {
 			w := r.group(a[0])
 			if w.cancel == nil {
 				r.Fatalf("%s has no context", a[0])
@@ -238,15 +255,15 @@ func pairVerbs() map[string]verb {
 		"tcp":       pairs((*env).tcp),
 		"udp":       pairs((*env).udp),
 		"datagrams": pairs((*env).datagrams),
-		"packets": {1, declAll, after(func(r *run, a []string) {
+		"packets": {1, after(func(r *run, a []string) {
 			x, y := r.packets()
 			r.pair(a, r.own(x), r.own(y))
 		})},
-		"net": {2, declRest, after(func(r *run, a []string) { // network, and the two ends
+		"net": {2, after(func(r *run, a []string) { // network, and the two ends
 			x, y := r.netPair(a[0])
 			r.pair(a[1:], netConn{x}, netConn{y})
 		})},
-		"mptcp-pair": {3, declRest, after(func(r *run, a []string) { // listener, client and server
+		"mptcp-pair": {3, after(func(r *run, a []string) { // listener, client and server
 			x, y := r.mptcpPair(r.socket(a[0]))
 			r.pair(a[1:], x, y)
 		})},
@@ -258,7 +275,7 @@ func pairVerbs() map[string]verb {
 			return l
 		}),
 		"vsock": singles(func(e *env) handle { return e.vsock() }),
-		"refuse-connect": {1, declNone, after(func(r *run, a []string) {
+		"refuse-connect": {1, after(func(r *run, a []string) {
 			if !r.refuseConnect(r.socket(a[0])) {
 				r.Skip("this system refuses within the call")
 			}
@@ -277,30 +294,30 @@ func pairVerbs() map[string]verb {
 			return s
 		}),
 		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
-		"unix-fresh": singles(func(e *env) handle { return e.own(e.unixStream()) }),
+		"unix-fresh": singles(func(e *env) handle { return e.unixFresh() }),
 	}
 }
 
 func handleVerbs() map[string]verb {
 	return map[string]verb{
-		"strange": {2, declFirst, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
-		"file": {2, declFirst, after(func(r *run, a []string) {
+		"strange": {2, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
+		"file": {2, after(func(r *run, a []string) {
 			r.handles[a[0]] = scriptFile{r.env.file(string(r.text(a[1:])))}
 		})},
-		"contents": {2, declNone, after(func(r *run, a []string) {
+		"contents": {2, after(func(r *run, a []string) {
 			data, err := os.ReadFile(r.file(a[0]).Name())
 			if r.must(err); string(data) != r.string(a[1]) {
 				r.Fatalf("want %s, got %q", a[1], data)
 			}
 		})},
-		"handle": {2, declFirst, after(func(r *run, a []string) {
+		"handle": {2, after(func(r *run, a []string) {
 			if h := r.handles[a[1]]; h != nil {
 				r.handles[a[0]] = fd(h.Handle())
 			} else {
 				r.handles[a[0]] = fd(r.number(a[1]))
 			}
 		})},
-		"dup": {1, declAs, after(func(r *run, a []string) {
+		"dup": {1, after(func(r *run, a []string) {
 			h := r.handle(a[0])
 			f := r.own(r.dup(h))
 			if len(a) > 2 {
@@ -310,7 +327,7 @@ func handleVerbs() map[string]verb {
 				r.peers[peer] = f
 			}
 		})},
-		"reuse": {3, declAs, after(func(r *run, a []string) {
+		"reuse": {3, after(func(r *run, a []string) {
 			h := r.handle(a[0])
 			number := h.Handle()
 			r.closeHandle(h)
@@ -322,7 +339,7 @@ func handleVerbs() map[string]verb {
 			f, peer := r.env.at(number, x, y)
 			r.pair(a[2:], r.own(f), peer)
 		})},
-		"become": {3, declAs, after(func(r *run, a []string) { // number, of the socket, as name
+		"become": {3, after(func(r *run, a []string) { // number, of the socket, as name
 			h, other := r.handle(a[0]), r.handle(a[1])
 			r.handles[a[3]] = r.own(r.become(h.Handle(), other))
 			if peer := r.peers[other]; peer != nil {
@@ -334,10 +351,10 @@ func handleVerbs() map[string]verb {
 
 func socketVerbs() map[string]verb {
 	return map[string]verb{
-		"bind":    {1, declNone, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
-		"listen":  {1, declNone, after((*run).listen)},
-		"connect": {2, declNone, after((*run).connectTo)},
-		"accept": {1, declAs, after(func(r *run, a []string) { // of client as name, or into name
+		"bind":    {1, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
+		"listen":  {1, after((*run).listen)},
+		"connect": {2, after((*run).connectTo)},
+		"accept": {1, after(func(r *run, a []string) { // of client as name, or into name
 			l := r.socket(a[0])
 			if _, want := outcome(a); want != nil { // of what is there
 				_, err := l.Socket.Accept()
@@ -359,7 +376,7 @@ func socketVerbs() map[string]verb {
 				}
 			}
 		})},
-		"send": {2, declNone, after(func(r *run, a []string) {
+		"send": {2, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			if want == nil {
 				r.sendTo(r.handle(what[0]), string(r.text(what[1:])))
@@ -368,27 +385,27 @@ func socketVerbs() map[string]verb {
 			_, err := r.socket(what[0]).Send([]byte(r.string(what[1])))
 			r.errors(err, want)
 		})},
-		"deliver": {2, declNone, after(func(r *run, a []string) {
+		"deliver": {2, after(func(r *run, a []string) {
 			r.sendTo(r.handle(a[0]), string(r.text(a[1:])))
 			settle(r.env, r.peer(a[0]), stateIn)
 		})},
-		"send-empty":  {1, declNone, after(func(r *run, a []string) { r.sendEmpty(r.handle(a[0])) })},
-		"send-urgent": {1, declNone, after(func(r *run, a []string) { r.sendUrgent(r.handle(a[0])) })},
-		"refuse":      {1, declNone, after(func(r *run, a []string) { r.env.refuse(r.socket(a[0])) })},
-		"drain":       {1, declNone, after((*run).drain)},
-		"received":    {2, declNone, after((*run).received)},
-		"receive":     {2, declNone, after((*run).receive)},
-		"fill":        {1, declNone, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
-		"error": {2, declNone, after(func(r *run, a []string) {
+		"send-empty":  {1, after(func(r *run, a []string) { r.sendEmpty(r.handle(a[0])) })},
+		"send-urgent": {1, after(func(r *run, a []string) { r.sendUrgent(r.handle(a[0])) })},
+		"refuse":      {1, after(func(r *run, a []string) { r.env.refuse(r.socket(a[0])) })},
+		"drain":       {1, after((*run).drain)},
+		"received":    {2, after((*run).received)},
+		"receive":     {2, after((*run).receive)},
+		"fill":        {1, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
+		"error": {2, after(func(r *run, a []string) {
 			r.errors(r.socket(a[0]).Err(), a[1:])
 		})},
-		"take-error": {1, declNone, after(func(r *run, a []string) {
+		"take-error": {1, after(func(r *run, a []string) {
 			s := r.socket(a[0])
 			for end := time.Now().Add(2 * time.Second); s.Err() == nil && time.Now().Before(end); {
 				await.Pause(time.Millisecond)
 			}
 		})},
-		"arrived": {2, declNone, after(func(r *run, a []string) {
+		"arrived": {2, after(func(r *run, a []string) {
 			st, ok := mask(a[1], stateNames)
 			if !ok {
 				r.Fatalf("unknown state %q", a[1])
@@ -400,17 +417,17 @@ func socketVerbs() map[string]verb {
 
 func endVerbs() map[string]verb {
 	return map[string]verb{
-		"close": {1, declNone, after(func(r *run, a []string) {
+		"close": {1, after(func(r *run, a []string) {
 			r.closeHandle(r.handle(a[0]))
 		})},
-		"end": {1, declNone, after(func(r *run, a []string) { // close, and wait until the peer has it
+		"end": {1, after(func(r *run, a []string) { // close, and wait until the peer has it
 			peer := r.peer(a[0])
 			r.closeHandle(r.handle(a[0]))
 			settle(r.env, peer, statePeerClosed)
 		})},
-		"shut":  {1, declNone, after(func(r *run, a []string) { r.shut(r.peer(a[0]), r.socket(a[0])) })},
-		"reset": {1, declNone, after(func(r *run, a []string) { r.reset(r.peer(a[0]), r.socket(a[0])) })},
-		"abort": {1, declNone, after(func(r *run, a []string) { // reset, or close a Unix stream that has not received everything
+		"shut":  {1, after(func(r *run, a []string) { r.shut(r.peer(a[0]), r.socket(a[0])) })},
+		"reset": {1, after(func(r *run, a []string) { r.reset(r.peer(a[0]), r.socket(a[0])) })},
+		"abort": {1, after(func(r *run, a []string) { // reset, or close a Unix stream that has not received everything
 			s := r.socket(a[0])
 			if s.RemoteAddr().IsValid() {
 				r.reset(r.peer(a[0]), s)
@@ -418,7 +435,7 @@ func endVerbs() map[string]verb {
 				s.Close()
 			}
 		})},
-		"shutdown": {2, declNone, after(func(r *run, a []string) {
+		"shutdown": {2, after(func(r *run, a []string) {
 			a, want := outcome(a)
 			how, ok := map[string]sock.How{"read": sock.ShutRead, "write": sock.ShutWrite, "both": sock.ShutBoth}[a[1]]
 			if !ok {
@@ -426,33 +443,33 @@ func endVerbs() map[string]verb {
 			}
 			r.errors(r.socket(a[0]).Shutdown(how), want)
 		})},
-		"shut-listener": {1, declNone, after(func(r *run, a []string) { r.shutListener(r.handle(a[0])) })},
+		"shut-listener": {1, after(func(r *run, a []string) { r.shutListener(r.handle(a[0])) })},
 	}
 }
 
 func operationVerbs() map[string]verb {
 	return map[string]verb{
-		"Recv":       {3, declFirst, (*run).start},
-		"RecvFrom":   {3, declFirst, (*run).start},
-		"RecvPooled": {3, declFirst, (*run).start},
-		"Send":       {3, declFirst, (*run).start},
-		"SendTo":     {4, declFirst, (*run).start},
-		"Connect":    {3, declFirst, (*run).start},
-		"Nothing":    {0, declNone, (*run).start}, // a zero Request
-		"ReadAt":     {4, declFirst, (*run).startFiles},
-		"WriteAt":    {4, declFirst, (*run).startFiles},
-		"Cancel": {1, declNone, after(func(r *run, a []string) {
+		"Recv":       {3, (*run).start},
+		"RecvFrom":   {3, (*run).start},
+		"RecvPooled": {3, (*run).start},
+		"Send":       {3, (*run).start},
+		"SendTo":     {4, (*run).start},
+		"Connect":    {3, (*run).start},
+		"Nothing":    {0, (*run).start}, // a zero Request
+		"ReadAt":     {4, (*run).startFiles},
+		"WriteAt":    {4, (*run).startFiles},
+		"Cancel": {1, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			r.errors(overlapped.Cancel(r.p(), r.op(what[0])), want)
 		})},
-		"completed": {1, declNone, after((*run).completed)},
-		"from": {2, declNone, after(func(r *run, a []string) {
+		"completed": {1, after((*run).completed)},
+		"from": {2, after(func(r *run, a []string) {
 			if got, want := r.operation(a[0]).o.Addr(), r.socket(a[1]).LocalAddr(); got != want {
 				r.Fatalf("want %v, got %v", want, got)
 			}
 		})},
-		"pool": {2, declFirst, after(func(r *run, a []string) { r.pools[a[0]] = overlapped.NewBuffers(r.number(a[1])) })},
-		"put": {2, declNone, after(func(r *run, a []string) { // the buffer of an operation, or "length/capacity"
+		"pool": {2, after(func(r *run, a []string) { r.pools[a[0]] = overlapped.NewBuffers(r.number(a[1])) })},
+		"put": {2, after(func(r *run, a []string) { // the buffer of an operation, or "length/capacity"
 			n, most, isNew := strings.Cut(a[0], "/")
 			if isNew {
 				r.pools[a[1]].Put(make([]byte, r.number(n), r.number(most)))
@@ -460,7 +477,7 @@ func operationVerbs() map[string]verb {
 				r.pools[a[1]].Put(r.operation(a[0]).o.Buffer())
 			}
 		})},
-		"no-buffer": {1, declNone, after(func(r *run, a []string) {
+		"no-buffer": {1, after(func(r *run, a []string) {
 			for _, name := range a {
 				if b := r.operation(name).o.Buffer(); b != nil {
 					r.Fatalf("want no buffer, got one of %d bytes", len(b))
@@ -472,7 +489,7 @@ func operationVerbs() map[string]verb {
 
 func acceptVerbs() map[string]verb {
 	return map[string]verb{
-		"Accept": {2, declNone, after(func(r *run, a []string) {
+		"Accept": {2, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			l := r.sockOf(what[0])
 			key := what[0]
@@ -481,10 +498,10 @@ func acceptVerbs() map[string]verb {
 			}
 			r.errors(r.p().Accept(l, r.key(key), r.number(what[1])), want)
 		})},
-		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
+		"dial": {3, after(func(r *run, a []string) { // listener as name
 			r.handles[a[2]] = r.env.dial(r.socket(a[0]))
 		})},
-		"accepted": {1, declAs, after(func(r *run, a []string) { // key [of client [as name]], or key fails
+		"accepted": {1, after(func(r *run, a []string) { // key [of client [as name]], or key fails
 			if len(a) > 1 && a[1] == "fails" {
 				got := r.next()
 				s, err := got.Accepted()
@@ -513,35 +530,35 @@ func acceptVerbs() map[string]verb {
 
 func factVerbs() map[string]verb {
 	return map[string]verb{
-		"watch":  {1, declNone, after((*run).watch)},
-		"report": {0, declNone, after((*run).report)},
+		"watch":  {1, after((*run).watch)},
+		"report": {0, after((*run).report)},
 	}
 }
 
 func inspectionVerbs() map[string]verb {
 	return map[string]verb{
-		"snapshot":  {1, declNone, after((*run).snapshot)},
-		"page":      {1, declNone, after((*run).page)},
-		"addresses": {1, declNone, after((*run).addresses)},
-		"observe":   {1, declFirst, after(func(r *run, a []string) { r.stops[a[0]] = debug.Observe(r.p()) })},
-		"trace": {1, declFirst, after(func(r *run, a []string) {
+		"snapshot":  {1, after((*run).snapshot)},
+		"page":      {1, after((*run).page)},
+		"addresses": {1, after((*run).addresses)},
+		"observe":   {1, after(func(r *run, a []string) { r.stops[a[0]] = debug.Observe(r.p()) })},
+		"trace": {1, after(func(r *run, a []string) {
 			tr := debug.StartTrace(r.p())
 			r.traces[a[0]], r.stops[a[0]] = tr, tr.Close
 		})},
-		"traced": {1, declNone, after((*run).traced)},
-		"stop":   {1, declNone, after(func(r *run, a []string) { r.stops[a[0]]() })},
+		"traced": {1, after((*run).traced)},
+		"stop":   {1, after(func(r *run, a []string) { r.stops[a[0]]() })},
 	}
 }
 
 func pairs(make func(*env) (a, b *socket)) verb {
-	return verb{1, declAll, after(func(r *run, a []string) {
+	return verb{1, after(func(r *run, a []string) {
 		x, y := make(r.env)
 		r.pair(a, x, y)
 	})}
 }
 
 func singles(make func(*env) handle) verb {
-	return verb{1, declAll, after(func(r *run, a []string) {
+	return verb{1, after(func(r *run, a []string) {
 		for _, name := range a {
 			r.handles[name] = make(r.env)
 		}
@@ -581,21 +598,20 @@ func (r *run) sendTo(h handle, data string) {
 	}
 }
 
-// listen makes a socket listen. A handle is one of a Unix stream.
 func (r *run) listen(a []string) {
-	if f, ok := r.handle(a[0]).(fd); ok {
-		r.paths[f] = r.unixListen(f)
-		return
+	s := r.socket(a[0])
+	if s.path != "" {
+		r.must(s.BindUnix(s.path))
 	}
-	r.must(r.socket(a[0]).Listen(4))
+	r.must(s.Listen(4))
 }
 
 func (r *run) connectTo(a []string) {
-	if f, ok := r.handle(a[0]).(fd); ok {
-		r.unixConnect(f, r.paths[r.handle(a[1]).(fd)])
-		return
+	if l := r.socket(a[1]); l.path != "" {
+		r.must(r.socket(a[0]).ConnectUnix(l.path))
+	} else {
+		r.connect(r.socket(a[0]), l.LocalAddr())
 	}
-	r.connect(r.socket(a[0]), r.socket(a[1]).LocalAddr())
 }
 
 // own closes a handle at the end, unless the script has.

@@ -1,6 +1,4 @@
-// Package redis has a server of the Redis protocol twice, to be loaded by redis-benchmark: on package server with its
-// defaults, and with a goroutine for each connection. Both find commands and answers with the same code.
-package redis
+package contend
 
 import (
 	"bufio"
@@ -12,25 +10,25 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/socknotify/socknotify/server"
+	snserver "github.com/socknotify/socknotify/server"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// Kinds are the servers. The second is the one that the first is compared with.
-var Kinds = []string{"server", "goroutines"}
+// A server of the Redis protocol is here twice: on package server with its defaults, and with a
+// goroutine for each connection. Both find commands and answers with the same code.
 
-// Serve serves on l as the kind says.
-func Serve(kind string, l net.Listener) error {
-	s := new(store)
-	if kind == Kinds[0] {
-		return (&server.Server[struct{}]{Handler: s}).Serve(l)
+func serveRedis(_ param.Params, ready func(string)) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
 	}
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		go s.serve(c)
-	}
+	ready(l.Addr().String())
+	return (&snserver.Server[struct{}]{Handler: new(store)}).Serve(l)
+}
+
+func serveRedisStd(_ param.Params, ready func(string)) error {
+	return serveConns(ready, new(store).serve)
 }
 
 // An input has a command's parts, which stay valid until the next command.
@@ -75,7 +73,7 @@ func (s *store) answer(args [][]byte, buf []byte) (head, value, tail []byte) {
 	return append(buf, text...), nil, nil
 }
 
-type conn = *server.Conn[struct{}]
+type conn = *snserver.Conn[struct{}]
 
 func (s *store) Open(conn) error   { return nil }
 func (s *store) Close(conn, error) {}
