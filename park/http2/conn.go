@@ -40,6 +40,7 @@ type conn struct {
 
 	mu        sync.Mutex
 	partSince time.Time // when the part of a frame or header block was begun that was received, or zero
+	headPart  bool      // it is of a header block
 	configed  bool      // the client's first SETTINGS frame was received
 	acked     bool      // the client has acknowledged the server's SETTINGS frame
 	tableZero bool      // the client knows that the encoder's table is empty; not used with an encoder
@@ -148,12 +149,18 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 // queueSettings queues the server's preface.
 func (c *conn) queueSettings() {
 	s, o := c.server, getOut()
-	o.b = appendSettings(o.b,
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: uint32(s.readFrameSize())},
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.maxStreams())},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: s.maxHeaderList()},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: s.tableSize()},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(s.streamWindow())})
+	settings := []http2.Setting{
+		{ID: http2.SettingMaxFrameSize, Val: uint32(s.readFrameSize())},
+		{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.maxStreams())},
+		{ID: http2.SettingMaxHeaderListSize, Val: s.maxHeaderList()},
+		{ID: http2.SettingHeaderTableSize, Val: s.tableSize()},
+		{ID: http2.SettingInitialWindowSize, Val: uint32(s.streamWindow())},
+		{ID: http2.SettingEnableConnectProtocol, Val: 1},
+	}
+	if !s.ExtendedConnect {
+		settings = settings[:len(settings)-1]
+	}
+	o.b = appendSettings(o.b, settings...)
 	if n := c.inflow - initialWindow; n > 0 {
 		o.b = appendWindowUpdate(o.b, 0, n)
 	}
@@ -214,7 +221,10 @@ func (c *conn) read() error {
 		case !isTimeout(readErr):
 			return readErr
 		default:
-			parked, err := c.timedOut(&b)
+			parked, err := false, c.shorten(&b)
+			if err == nil {
+				parked, err = c.timedOut(&b)
+			}
 			if parked {
 				return nil
 			}
@@ -346,9 +356,10 @@ func (c *conn) linger(since time.Time) {
 
 var longAgo = time.Unix(1, 0)
 
-// due returns when the connection ends if nothing changes, or when a PING is due, or the zero time. A
-// connection with streams does not end. For it due returns the earliest moment at which it could end
-// if the streams ended now. The caller holds c.mu.
+// due returns when the connection ends if nothing changes, or when a PING is due, or the zero time.
+// A connection with streams does not end, unless its client leaves a header block incomplete, so
+// that no other frame can follow. For it due returns the earliest moment at which it could end if
+// the streams ended now. The caller holds c.mu.
 func (c *conn) due(now time.Time) (due time.Time) {
 	add := func(from time.Time, d time.Duration) {
 		if at := from.Add(d); d > 0 && (due.IsZero() || at.Before(due)) {
@@ -361,7 +372,8 @@ func (c *conn) due(now time.Time) (due time.Time) {
 	}
 	if len(c.streams) > 0 {
 		from = now
-	} else if !c.partSince.IsZero() {
+	}
+	if !c.partSince.IsZero() && (len(c.streams) == 0 || c.headPart) {
 		add(c.partSince, c.server.readHeaderTimeout())
 	}
 	add(from, idle)

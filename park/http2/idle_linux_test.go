@@ -18,13 +18,15 @@ import (
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
+	"github.com/socknotify/socknotify/websocket"
 )
 
 func playRole() bool {
-	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused}.Play()
+	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused,
+		"readers": playReaders}.Play()
 }
 
-// The headers of a request by Go's client, and by a browser.
+// The headers of a request by Go's client, of one by a browser, and of a browser's for a WebSocket.
 var (
 	goHeaders = []string{":authority", "127.0.0.1:12345", ":method", "GET", ":path", "/", ":scheme", "http",
 		"accept-encoding", "gzip", "user-agent", "Go-http-client/2.0"}
@@ -38,6 +40,15 @@ var (
 		"sec-fetch-site", "none", "sec-fetch-mode", "navigate", "sec-fetch-user", "?1", "sec-fetch-dest", "document",
 		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
 		"cookie", "session=0123456789abcdef0123456789abcdef", "priority", "u=0, i"}
+	socketHeaders = []string{":method", "CONNECT", ":authority", "www.example.com", ":scheme", "https",
+		":path", "/app/socket", ":protocol", "websocket",
+		"pragma", "no-cache", "cache-control", "no-cache",
+		"user-agent",
+		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+		"origin", "https://www.example.com", "sec-websocket-version", "13",
+		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
+		"cookie", "session=0123456789abcdef0123456789abcdef",
+		"sec-websocket-extensions", "permessage-deflate; client_max_window_bits"}
 )
 
 // An idle connection of park.HTTPServer, after a request by headers of Go's client or of a browser, needs no more live bytes
@@ -88,6 +99,28 @@ func TestIdleEventStreams(t *testing.T) {
 	}
 }
 
+// A connection with one idle WebSocket needs no more live bytes than this, and a further one no
+// more than 700.
+func TestIdleWebSockets(t *testing.T) {
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	if testing.Short() {
+		t.Skip("5,000 connections, four times")
+	}
+	idling.Enough(t)
+	for kind, most := range map[string]float64{"h2c": 4000, "tls": 4500} {
+		one := idling.Measure(t, "sockets 1 "+kind, kind, "socket", "1")
+		many := idling.Measure(t, "sockets 11 "+kind, kind, "socket", "11")
+		further := (many.Live() - one.Live()) / 10
+		t.Logf("%s: %.0f live bytes, %d of them stack; a further WebSocket %.0f", kind, one.Live(),
+			one.Stack/int64(idling.Conns), further)
+		if one.Live() > most || further > 700 {
+			t.Errorf("%s: want at most %.0f live bytes, and 700", kind, most)
+		}
+	}
+}
+
 // BenchmarkIdle measures the memory of a server process for each idle connection, also with net/http.
 func BenchmarkIdle(b *testing.B) {
 	for _, server := range []string{"http2", "net/http"} {
@@ -131,14 +164,20 @@ func playServer(args []string) {
 	var s httpServer = hs
 	settled := func() int { return idling.Conns }
 	if name != "net/http" {
-		p := &park.HTTPServer{Server: hs, HTTP2: new(Server)}
+		p := &park.HTTPServer{Server: hs, HTTP2: &Server{ExtendedConnect: true}}
 		s, settled = p, func() int { return p.Stats().Parked }
 	}
+	parked := settled
 	if n, err := strconv.Atoi(strings.TrimPrefix(name, "events ")); err == nil {
 		events := &sse.Server{Heartbeat: time.Hour}
 		hs.Handler = events
-		parked := settled
 		settled = func() int { return min(parked(), events.Stats().Parked/n) }
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(name, "sockets ")); err == nil {
+		sockets := &websocket.Server{PingInterval: time.Hour,
+			OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error { return nil }}
+		hs.Handler = sockets
+		settled = func() int { return min(parked(), sockets.Stats().Parked/n) }
 	}
 	if kind == "h2c" {
 		go s.Serve(ln)
@@ -162,23 +201,29 @@ func playClients(args []string) {
 		if args[1] == "tls" {
 			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		}
-		headers := goHeaders
-		if args[2] == "browser" {
-			headers = browserHeaders
+		headers := map[string][]string{
+			"go": goHeaders, "browser": browserHeaders, "socket": socketHeaders}[args[2]]
+		answered := func(h http2.FrameHeader) bool {
+			return h.Type == http2.FrameData && h.Flags.Has(http2.FlagDataEndStream)
 		}
+		streams := 1
 		if len(args) > 3 {
-			streams, err := strconv.Atoi(args[3])
-			if err != nil {
+			if streams, err = strconv.Atoi(args[3]); err != nil {
 				return nil, err
 			}
-			return conn, request(conn, headers, streams, false)
+			answered = func(h http2.FrameHeader) bool { return h.Type == http2.FrameData }
 		}
-		return conn, request(conn, headers, 1, true)
+		if args[2] == "socket" {
+			answered = func(h http2.FrameHeader) bool { return h.Type == http2.FrameHeaders }
+		}
+		return conn, request(conn, headers, streams, args[2] != "socket", answered)
 	})
 }
 
-// request opens streams with one request each, and waits for their ends, or for their first data.
-func request(conn net.Conn, headers []string, streams int, ends bool) error {
+// request opens streams with one request each, and waits until each is answered. end says whether
+// the requests end.
+func request(conn net.Conn, headers []string, streams int, end bool,
+	answered func(http2.FrameHeader) bool) error {
 	var out, block bytes.Buffer
 	f := http2.NewFramer(&out, conn)
 	enc := hpack.NewEncoder(&block)
@@ -191,7 +236,7 @@ func request(conn net.Conn, headers []string, streams int, ends bool) error {
 			enc.WriteField(hpack.HeaderField{Name: headers[i], Value: headers[i+1]})
 		}
 		f.WriteHeaders(http2.HeadersFrameParam{StreamID: id(stream), BlockFragment: block.Bytes(),
-			EndStream: true, EndHeaders: true})
+			EndStream: end, EndHeaders: true})
 	}
 	if _, err := conn.Write(out.Bytes()); err != nil {
 		return err
@@ -201,7 +246,7 @@ func request(conn net.Conn, headers []string, streams int, ends bool) error {
 		if err != nil {
 			return err
 		}
-		if h := fr.Header(); h.Type == http2.FrameData && (!ends || h.Flags.Has(http2.FlagDataEndStream)) {
+		if answered(fr.Header()) {
 			streams--
 		}
 	}

@@ -22,10 +22,13 @@ type stream struct {
 	outflow   int64 // what the client can receive
 	err       error
 	taker     muxed.Waker // nil unless the stream was taken over (see taken.go)
+	input     *queue      // for the taker of a duplex stream, or nil if there is nothing
 	id        uint32
 	inflow    int32 // what the client may send
+	unacked   int32 // what was received and read, and not returned to the client
 	gotEnd    bool  // the client has sent everything
 	sentEnd   bool  // everything was sent or queued
+	duplex    bool  // the stream of a CONNECT request was taken over
 }
 
 // An exchange is what a stream has besides as long as its handler runs. Its fields are protected by
@@ -37,7 +40,6 @@ type exchange struct {
 	r      *http.Request
 	serve  func(http.ResponseWriter, *http.Request) // instead of the handler, or nil
 
-	unacked  int32
 	declared int64 // Content-Length of the request, or -1
 	received int64
 
@@ -150,6 +152,8 @@ func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
 	case st.gotEnd:
 		streamError.Code = http2.ErrCodeStreamClosed
 		return st.c.server.count("headers_half_closed", streamError)
+	case st.duplex: // RFC 9113 (8.5)
+		return st.c.server.count("trailers_connect", streamError)
 	case !f.StreamEnded():
 		return st.c.server.count("trailers_not_ended", streamError)
 	case len(f.PseudoFields()) > 0:
@@ -309,6 +313,7 @@ func (st *stream) close(err error) {
 	st.stopTimers()
 	if err != errStreamEnded {
 		st.dropBody()
+		st.dropInput()
 	}
 	if st.exchange != &handled {
 		st.cancel()
