@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,7 +33,7 @@ type conn struct {
 	hookMu   sync.Mutex    // held while the hook ConnState is called
 
 	// The next fields are used by the goroutine that reads.
-	rest     []byte // a part of a frame, while the connection is parked
+	rest     []byte // a part of a frame, while the connection is parked; changed with mu
 	decoder  *hpack.Decoder
 	block    *block // nil unless frames of a header block are to follow
 	greeted  bool   // the preface was received
@@ -303,10 +304,9 @@ func (b *input) consumed(n int) {
 func (c *conn) resume(b *input) {
 	b.buf = append(b.buf, make([]byte, max(len(c.rest)-len(b.buf), 0))...)
 	b.end = copy(b.buf, c.rest)
-	c.rest = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parked, c.look = false, false
+	c.rest, c.parked, c.look = nil, false, false
 	c.linger(time.Now())
 	if c.out != nil && !c.writing {
 		c.startWriting()
@@ -429,7 +429,7 @@ func (c *conn) timedOut(b *input) (parked bool, err error) {
 	case c.stubborn || now.Before(since.Add(c.server.linger())):
 		c.linger(since)
 	default:
-		c.parked, c.tlsState = true, nil
+		c.rest, c.parked, c.tlsState = bytes.Clone(b.buf[:b.end]), true, nil
 		if len(c.streams) == 0 {
 			c.streams, c.waiting = nil, nil
 		}
@@ -449,9 +449,6 @@ func (c *conn) park(b *input, due time.Time) (parked bool, err error) {
 	o := park.Options{IdleTimeout: -1}
 	if !due.IsZero() {
 		o.IdleTimeout = max(time.Until(due), 1)
-	}
-	if b.end > 0 {
-		c.rest = append([]byte(nil), b.buf[:b.end]...)
 	}
 	lot := c.server.lot // it was set before the connection was served
 	if err = lot.ParkWith(c.conn, o, c.function); err != nil {

@@ -52,6 +52,10 @@ type chat struct {
 }
 
 func serveSockets(t testing.TB, sockets *websocket.Server, secure bool) *chat {
+	return serveSocketsWith(t, sockets, new(http.Server), secure)
+}
+
+func serveSocketsWith(t testing.TB, sockets *websocket.Server, hs *http.Server, secure bool) *chat {
 	x := &chat{Server: sockets, closed: make(chan error, 100_000)}
 	x.conns = make(chan *websocket.Conn, 100_000)
 	if sockets.OnMessage == nil {
@@ -64,7 +68,8 @@ func serveSockets(t testing.TB, sockets *websocket.Server, secure bool) *chat {
 		return nil
 	}
 	sockets.OnClose = func(_ *websocket.Conn, err error) { x.closed <- err }
-	x.http2 = &Server{ExtendedConnect: true, Linger: -1, Server: &http.Server{Handler: sockets}}
+	hs.Handler = sockets
+	x.http2 = &Server{ExtendedConnect: true, Linger: -1, Server: hs}
 	x.url = serve(t, x.http2, secure)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -390,9 +395,9 @@ func TestWebSocketInputWaits(t *testing.T) {
 		texts <- string(b)
 		return nil
 	}
-	x := serveSockets(t, &websocket.Server{OnMessage: onMessage}, false)
 	const window = 64 << 10
-	x.http2.Server.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: window}
+	hs := &http.Server{HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
+	x := serveSocketsWith(t, &websocket.Server{OnMessage: onMessage}, hs, false)
 	p := dial(t, x.url)
 	x.open(t, p, 1)
 	message := masked(opText, strings.Repeat("m", window/4-8))
