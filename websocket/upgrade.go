@@ -85,6 +85,9 @@ func (s *Server) open(c *Conn, w http.ResponseWriter, r *http.Request, key strin
 	for name := range ours {
 		h.Del(name)
 	}
+	if keys := r.Header["Sec-Websocket-Key"]; len(keys) == 1 {
+		h.Set("Sec-Websocket-Accept", accepted(keys[0])) // no client should want it, but undici does
+	}
 	if c.protocol > 0 {
 		h.Set("Sec-Websocket-Protocol", c.Subprotocol())
 	}
@@ -92,6 +95,7 @@ func (s *Server) open(c *Conn, w http.ResponseWriter, r *http.Request, key strin
 		h.Set("Sec-Websocket-Extensions", extension)
 	}
 	if err = s.streams.OpenResponse(&c.stream, w); err != nil {
+		h.Del("Sec-Websocket-Accept")
 		h.Del("Sec-Websocket-Protocol")
 		h.Del("Sec-Websocket-Extensions")
 	}
@@ -192,12 +196,17 @@ func (s *Server) choose(r *http.Request) uint16 {
 	return 0
 }
 
+// accepted returns the value of Sec-WebSocket-Accept for a key.
+func accepted(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
 // answer returns the answer to a handshake.
 func answer(key, protocol, extension string, more http.Header) []byte {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(base64.StdEncoding.EncodeToString(sum[:]) + "\r\n")
+	b.WriteString(accepted(key) + "\r\n")
 	if protocol != "" {
 		b.WriteString("Sec-WebSocket-Protocol: " + protocol + "\r\n")
 	}

@@ -335,13 +335,14 @@ func TestWebSocketHandshake(t *testing.T) {
 		t.Errorf("%d were rejected", n)
 	}
 	more := append(slices.Clone(right), "sec-websocket-protocol", "a, b",
-		"sec-websocket-extensions", "permessage-deflate")
+		"sec-websocket-extensions", "permessage-deflate",
+		"sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==") // that of RFC 6455
 	answer := ask(false, more...)
 	for name, want := range map[string]string{
 		":status": "200", "sec-websocket-protocol": "b",
 		"sec-websocket-extensions": "permessage-deflate; " +
 			"server_no_context_takeover; client_no_context_takeover",
-		"sec-websocket-accept": "", "content-length": "", "content-type": "",
+		"sec-websocket-accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "content-length": "", "content-type": "",
 	} {
 		if answer[name] != want {
 			t.Errorf("%s: %q, want %q", name, answer[name], want)
