@@ -130,11 +130,11 @@ func playReaders(args []string) {
 	}
 }
 
-// readHead reads the head of an answer of HTTP/1.1, and the comment after it.
+// readHead reads the head of an answer of HTTP/1.1.
 func readHead(conn net.Conn) {
 	var head []byte
 	b := make([]byte, 1)
-	for ; !bytes.HasSuffix(head, []byte("\r\n\r\n:\n")); head = append(head, b...) {
+	for ; !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, b...) {
 		if _, err := conn.Read(b); err != nil {
 			panic(err)
 		}

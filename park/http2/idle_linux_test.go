@@ -100,7 +100,7 @@ func TestIdleEventStreams(t *testing.T) {
 }
 
 // A connection with one idle WebSocket needs no more live bytes than this, and a further one no
-// more than 700.
+// more than 550.
 func TestIdleWebSockets(t *testing.T) {
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
@@ -109,14 +109,14 @@ func TestIdleWebSockets(t *testing.T) {
 		t.Skip("5,000 connections, four times")
 	}
 	idling.Enough(t)
-	for kind, most := range map[string]float64{"h2c": 4000, "tls": 4500} {
+	for kind, most := range map[string]float64{"h2c": 3700, "tls": 4200} {
 		one := idling.Measure(t, "sockets 1 "+kind, kind, "socket", "1")
 		many := idling.Measure(t, "sockets 11 "+kind, kind, "socket", "11")
 		further := (many.Live() - one.Live()) / 10
 		t.Logf("%s: %.0f live bytes, %d of them stack; a further WebSocket %.0f", kind, one.Live(),
 			one.Stack/int64(idling.Conns), further)
-		if one.Live() > most || further > 700 {
-			t.Errorf("%s: want at most %.0f live bytes, and 700", kind, most)
+		if one.Live() > most || further > 550 {
+			t.Errorf("%s: want at most %.0f live bytes, and 550", kind, most)
 		}
 	}
 }
