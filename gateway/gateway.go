@@ -150,6 +150,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	g.mux = http.NewServeMux()
 	g.mux.HandleFunc("GET /events", g.subscribe(g.serveEvents))
 	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
+	g.mux.HandleFunc("CONNECT /socket", g.subscribe(g.serveSocket)) // of HTTP/2
 	g.mux.HandleFunc("GET /poll", g.subscribe(g.servePoll))
 	g.mux.HandleFunc("POST /publish", g.servePublish)
 	g.mux.HandleFunc("GET /push.js", g.serveScript)

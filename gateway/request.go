@@ -34,7 +34,7 @@ const joinTimeout = time.Minute
 // and calls serve. ctx is done when the gateway is closed, or after joinTimeout.
 func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet { // ServeMux takes HEAD for GET
+		if r.Method == http.MethodHead { // ServeMux takes it for GET
 			w.Header().Set("Allow", http.MethodGet)
 			g.reject(w, r, http.StatusMethodNotAllowed, "want GET")
 			return

@@ -224,12 +224,7 @@ func (s *Stream) turn(received []byte, silent bool) (next time.Duration, err err
 		if len(received) > 0 && !s.input(received) {
 			return 0, ErrTooLong
 		}
-		if c := s.response(); c != nil {
-			err = c.stream.Err()
-		} else {
-			err = s.read(false)
-		}
-		if err != nil {
+		if err = s.read(false); err != nil {
 			return 0, err
 		}
 	}
@@ -297,8 +292,11 @@ func (s *Stream) read(wait bool) error {
 			return err
 		}
 		if n < len(buf) || wait {
-			break
+			return nil
 		}
+	}
+	if c := s.response(); c != nil {
+		c.more = true
 	}
 	return nil
 }
@@ -308,6 +306,9 @@ func (s *Stream) read(wait bool) error {
 func (s *Stream) readOnce(b []byte, wait bool) (n int, err error) {
 	if s.plain && !wait {
 		return s.socket.Read(b)
+	}
+	if c := s.response(); c != nil {
+		return c.Read(b)
 	}
 	if !wait {
 		// There may be only a part of a TLS record, or nothing.
@@ -363,13 +364,18 @@ func (s *Stream) input(b []byte) bool {
 
 // leave ends the stream when no function can run for it any more: at the end of the peer's stream,
 // after which it is not parked because it would be readable all the time. What is queued is still
-// sent. leave returns the error for the function to end with.
+// sent. leave returns the error for the function to end with. A stream of HTTP/2 can be parked:
+// unless the peer has reset it, leave returns nil as long as something is queued.
 func (s *Stream) leave(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeLocked(cause)
-	if s.queue == nil {
+	c := s.response()
+	switch {
+	case s.queue == nil, c != nil && (cause == errGoexit || c.stream.Err() != nil):
 		return errStreamEnded
+	case c != nil:
+		return nil
 	}
 	s.left = true
 	s.startWriting()
@@ -460,8 +466,9 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	o := Options{IdleTimeout: next, Writable: s.queue != nil && !s.writing && !silent, fresh: s.fresh}
 	s.reader = streamParked
 	s.mu.Unlock()
-	response := s.response()
+	response, more := s.response(), false
 	if response != nil {
+		more, response.more = response.more, false
 		again, err = lot.parkUnbound(&response.unbound, response, runResponse, next)
 	} else if s.plain {
 		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
@@ -479,7 +486,7 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	case err != nil, again:
 		return again, err
 	case response != nil:
-		if woken || ended {
+		if woken || ended || more {
 			response.Wake()
 		}
 	case ended: // the lot may not have had the connection when Abort closed it

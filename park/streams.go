@@ -208,12 +208,15 @@ func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, e
 
 // OpenResponse is Open with the response to a request of HTTP/2 that package park/http2 serves. It
 // sends the header, with the status 200 unless WriteHeader was called, and the stream is what
-// follows. The peer has nothing to say, so OnInput is not called. The caller must call
-// [Stream.Start], and the handler must return and use w no more. Its goroutine is not needed then.
+// follows. For a CONNECT request it is also what the peer sends, until it ends its side or resets
+// the stream. For others the peer has nothing to say, so OnInput is not called. The caller must
+// call [Stream.Start], and the handler must return and use w no more. Its goroutine is not needed
+// then.
 //
 // OpenResponse fails with the errors of Open, and with http.ErrNotSupported if w is of another
-// server, and if the response is one without a body or of a declared length, or the request was not
-// received whole. w may have an Unwrap method, as for an http.ResponseController.
+// server, if the response is one without a body or of a declared length, if a CONNECT request is
+// refused or has a length, and if another request was not received whole. w may have an Unwrap
+// method, as for an http.ResponseController.
 func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
 	below, ok := w.(muxed.Writer)
 	for !ok {

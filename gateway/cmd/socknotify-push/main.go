@@ -66,7 +66,7 @@ type options struct {
 	jwtSecret, restore         string
 	jwks                       gateway.JWKS
 	drain                      time.Duration
-	demo, version              bool
+	demo, version, h2c         bool
 	level                      slog.Level
 }
 
@@ -79,6 +79,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address to serve clients and publishers on")
 	f.StringVar(&o.cert, "cert", "", "file with the certificate, for TLS")
 	f.StringVar(&o.key, "key", "", "file with its key")
+	f.BoolVar(&o.h2c, "h2c", false, "also take HTTP/2 without TLS, as from a proxy")
 	f.StringVar(&o.debugAddr, "debug-addr", "", "address of the status and live pages and of /metrics; none without it")
 	f.StringVar(&o.nats, "nats", "", "URL of an existing NATS with JetStream, instead of an embedded server")
 	f.StringVar(&o.node.Store, "store", "push-data", "folder of the embedded server's files")
@@ -139,6 +140,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("--jwt-secret and --jwks: want one of them")
 	case (o.cert == "") != (o.key == ""):
 		return nil, errors.New("--cert and --key go together")
+	case o.h2c && o.cert != "":
+		return nil, errors.New("--h2c is without TLS, --cert with it: want one of them")
 	case (o.node.Cluster == "") != (routes == ""):
 		return nil, errors.New("--cluster and --routes go together")
 	case o.restore != "" && o.config.Stream.Await:

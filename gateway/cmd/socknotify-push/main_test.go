@@ -130,6 +130,7 @@ func TestWrongUsage(t *testing.T) {
 		"--sync sometimes":                "--sync sometimes",
 		"--slow-policy wait":              "--slow-policy wait",
 		"--cert x":                        "--cert",
+		"--cert x --key y --h2c":          "--h2c",
 		"--cluster 127.0.0.1:1":           "--routes",
 		"--jwks x --jwt-secret y":         "--jwks",
 		"--nats x --cluster a --routes b": "--nats",

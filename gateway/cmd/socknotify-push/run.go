@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -24,6 +23,7 @@ import (
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2"
 )
 
 // routeWait bounds the time that a member waits for the others before it serves.
@@ -72,7 +72,11 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	var front atomic.Pointer[http.Handler]
 	unready := gateway.Unready(o.config)
 	front.Store(&unready)
-	server := &park.HTTPServer{Server: &http.Server{
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(o.h2c)
+	server := &park.HTTPServer{HTTP2: &http2.Server{ExtendedConnect: true}, Server: &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			(*front.Load()).ServeHTTP(w, r)
 		}),
@@ -83,9 +87,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 				boundSilence(conn)
 			}
 		},
-		// An event stream takes its connection over, which HTTP/2 does not allow.
-		TLSConfig:    &tls.Config{NextProtos: []string{"http/1.1"}},
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		Protocols: protocols,
 	}}
 	defer server.Close()
 	ended := make(chan error, 1)
@@ -169,10 +171,13 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	closing, cancel := context.WithTimeout(context.Background(), last)
 	defer cancel()
+	// At the same time: the server waits for streams of HTTP/2 that the gateway ends.
+	clients := make(chan error, 1)
+	go func() { clients <- g.Shutdown(closing) }()
 	if err := server.Shutdown(closing); err != nil {
 		server.Close()
 	}
-	if err := g.Shutdown(closing); failed == nil {
+	if err := <-clients; failed == nil {
 		failed = err
 	}
 	return failed

@@ -56,7 +56,8 @@ var own = map[string]map[string]string{
 		"CryptoTLS":    "TLS",
 		"MaxSuspended": "Suspend", "MaxSuspendedBytes": "Suspend", "EndSuspended": "Suspend",
 	},
-	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer"},
+	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer",
+		"ExtendedConnect": "RFC 8441"},
 	"websocket.Server": {
 		"OnOpen": "called", "OnMessage": "called", "OnPong": "called", "OnClose": "called", "CheckOrigin": "called",
 		"Compression": "RFC 7692", "CompressMin": "RFC 7692", "Subprotocols": "RFC 6455", "MaxFrame": "RFC 6455",
