@@ -449,6 +449,7 @@ const socket = (node, c) => new Promise((resolve, reject) => {
     told(message, c)
     if (message.topic) happened(message, c)
   }
+  s.onerror = () => { if (!opened) reject(new Error('push: no WebSocket')) } // Node.js 20 closes none
   s.onclose = ({ code, reason } = {}) => {
     c.publisher(null)
     sent.fail()
