@@ -34,7 +34,8 @@ const maxSubject = 256
 // other error.
 var ErrNoToken = errors.New("gateway: no token")
 
-// everything is what a client may do without tokens. There are no users then, whom it could disconnect.
+// everything is what a client may do without tokens. There are no users then whom it could
+// disconnect.
 var everything = Grant{Read: []string{">"}, Write: []string{">"}, Presence: []string{">"}}
 
 // mayRead reports whether a client may subscribe to a topic.
@@ -63,7 +64,9 @@ func Token(r *http.Request) string {
 	return r.URL.Query().Get(TokenParameter)
 }
 
-// claims are the claims of a token: {"sub":"alice","push":{"read":["orders.>"],"write":[]},"exp":1800000000}.
+// claims are the claims of a token, such as
+//
+//	{"sub":"alice","push":{"read":["orders.>"],"write":[]},"exp":1800000000}
 type claims struct {
 	jwt.RegisteredClaims
 	Push struct {

@@ -24,6 +24,7 @@
 //	control.go   orders to disconnect and to unsubscribe clients
 //	clients.go   the clients of this node, which control.go and the ends of tokens look through
 //	limit.go     the rates of each client
+//	webhook.go   a backend is asked what clients may do
 //	backup.go    writing the stream to a file, and making it from one
 //
 // docs/gateway.md says what is promised, and what is not.

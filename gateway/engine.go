@@ -92,8 +92,9 @@ func Start(config NodeConfig) (*Node, error) {
 		}
 		// What is published there passes for stored, with the sequence that its headers have.
 		// And only gateways give orders, and say who is there.
-		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{republishedPrefix + ">",
-			storedPrefix + controlTopic, livePrefix + presencePrefix + ">", "push.p.>"}}}
+		subjects := []string{republishedPrefix + ">", storedPrefix + controlTopic,
+			livePrefix + presencePrefix + ">", "push.p.>"}
+		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: subjects}}
 		o.Users = []*server.User{{Username: anyClient, Permissions: deny}}
 		o.NoAuthUser = anyClient
 	}

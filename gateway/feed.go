@@ -282,8 +282,8 @@ func (f *feed) remove(s *subscriber, topic int) bool {
 	return f.drop(s, topic)
 }
 
-// expel removes a client for good, also one that is not a member yet. It reports whether this is the
-// first time, and whether it was a member.
+// expel removes a client for good, also one that is not a member yet. It reports whether this is
+// the first time, and whether it was a member.
 func (f *feed) expel(s *subscriber, topic int) (first, was bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

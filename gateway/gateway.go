@@ -63,6 +63,8 @@ type Config struct {
 	// Presence are the topics, or filters with wildcards, of which it is known who is there. There
 	// are none by default.
 	Presence []string
+	// Webhooks are asked before clients may do something. There are none by default.
+	Webhooks Webhooks
 	// Hosts are the names under which clients reach the gateway, such as push.example.org; IP
 	// addresses and localhost are always allowed. Requests for another host get the status 421. If
 	// there are none, all names are allowed, except for a gateway without Authorize on a loopback
@@ -114,6 +116,7 @@ type Gateway struct {
 	polls    pollSet
 	sockets  *websocket.Server
 	mux      *http.ServeMux
+	hooks    *hooks
 	arrivals *rate.Limiter
 	// The limits of each client.
 	publishing, subscribing, messages *limiter
@@ -166,10 +169,13 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g.publishing, g.subscribing = newLimiter(config.PublishRate), newLimiter(config.SubscribeRate)
 	g.messages = newLimiter(config.MessageRate)
+	g.hooks = g.newHooks(config.Webhooks)
 	g.events, g.sockets = g.newEvents(), g.newSockets()
 	g.route()
-	if config.Authorize != nil { // otherwise no client's time ends, and none may disconnect others
+	if config.Authorize != nil || g.hooks != nil { // otherwise no client's time ends
 		g.sweeper.Go(g.sweep)
+	}
+	if config.Authorize != nil { // otherwise no client may disconnect others
 		if err := g.followOrders(ctx); err != nil {
 			g.Close()
 			return nil, err
@@ -191,7 +197,8 @@ func (g *Gateway) route() {
 	g.mux.HandleFunc("GET /push.js", g.serveScript)
 	for path, origins := range map[string][]string{
 		"/events": g.config.Origins, "/poll": g.config.Origins, "/presence": g.config.Origins,
-		"/publish": g.config.PublishOrigins, "/disconnect": g.config.PublishOrigins, "/unsubscribe": g.config.PublishOrigins,
+		"/publish": g.config.PublishOrigins, "/disconnect": g.config.PublishOrigins,
+		"/unsubscribe": g.config.PublishOrigins,
 	} {
 		g.mux.HandleFunc("OPTIONS "+path, func(w http.ResponseWriter, r *http.Request) {
 			allowOrigin(w, r, origins)
@@ -245,6 +252,9 @@ func (c *Config) check(invalid func(format string, args ...any) error) error {
 		if r.Burst < 0 || r.Burst > 0 && r.PerSecond <= 0 {
 			return invalid("%s has a Burst of %d and a PerSecond of %d", name, r.Burst, r.PerSecond)
 		}
+	}
+	if err := c.Webhooks.check(); err != nil {
+		return invalid("Webhooks: %v", err)
 	}
 	for _, t := range c.Presence {
 		if err := checkTopic(t, true); err != nil {
@@ -389,6 +399,7 @@ func (g *Gateway) end() {
 	g.lot.Shutdown(context.Background())
 	g.opening.Wait()
 	g.polls.waiting.Wait()
+	g.hooks.close()
 	g.hub.close()
 	g.sweeper.Wait()
 	g.log.Flush()
@@ -426,6 +437,8 @@ type Stats struct {
 	Denied        uint64 // requests without a valid token, or for topics that it does not allow
 	Refused       uint64 // requests beyond a limit, or that could not be served now
 	Rejected      uint64 // requests that were malformed or too large
+	Hooks         uint64 // requests to webhooks
+	HookFailures  uint64 // those without a valid answer
 	Strange       uint64 // messages of NATS that are not the stream's
 	First, Last   uint64 // sequences of the stream, at the last audit
 	Epoch         string
@@ -445,7 +458,9 @@ func (g *Gateway) Stats() Stats {
 			Idle: sockets.TimedOut.Idle},
 		Panics: sockets.Panics + events.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
 		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
-		Refused: c.refused.Load(), Rejected: c.rejected.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
+		Refused: c.refused.Load(), Rejected: c.rejected.Load(),
+		Hooks: c.hooks.Load(), HookFailures: c.hookFailures.Load(), Strange: c.strange.Load(),
+		First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}
 }
 

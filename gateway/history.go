@@ -408,7 +408,8 @@ func (h *history) get(ctx context.Context, r getRequest) (found batch, err error
 func (h *history) before(ctx context.Context, filter string, n int, s streamState) (
 	seq uint64, err error) {
 	first := max(s.first, 1)
-	low, end := uint64(0), s.last+1 // from low on there are more than n, unless it is 0; from end on, fewer
+	// From low on there are more than n, unless it is 0; from end on, fewer.
+	low, end := uint64(0), s.last+1
 	for width := uint64(n); end > first && end-low > 1; width *= 8 {
 		at := end - min(width, end-first)
 		if low > 0 {

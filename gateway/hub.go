@@ -54,6 +54,7 @@ type counters struct {
 	events, delivered, gaps, repairs     atomic.Uint64
 	published, refused, rejected, denied atomic.Uint64
 	resumed, strange                     atomic.Uint64
+	hooks, hookFailures                  atomic.Uint64
 	audits, auditFailures                atomic.Uint64
 }
 
@@ -159,8 +160,8 @@ type subscription struct {
 
 // deliver gives an event of one of the client's topics to the client. If several of them match the
 // event, the first one counts; deliver reports whether that was this one. A wildcard that matches a
-// live topic stands for durable ones alone, and has no such event. No wildcard stands for a topic of
-// the gateway's own.
+// live topic stands for durable ones alone, and has no such event. No wildcard stands for a topic
+// of the gateway's own.
 func (s *subscriber) deliver(topic int, e *event) bool {
 	if s.topics[topic].wild && isReserved(e.topic) {
 		return false

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A client may begin with the last events that are stored: so many of each topic, or all if they are
-// fewer, by each way. An id counts before that.
+// A client may begin with the last events that are stored: so many of each topic, or all if they
+// are fewer, by each way. An id counts before that.
 func TestLast(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	for i := range 300 { // of c few, in the middle of many others

@@ -11,8 +11,8 @@ import (
 
 // A limiter has a token bucket for each client, which is filled at a Rate. It knows a client until
 // its bucket is full again, and a client that it does not know has a full one. So a client that
-// disconnects gains nothing, and there are at most as many clients as have come in the time in which
-// a bucket is filled.
+// disconnects gains nothing, and there are at most as many clients as have come in the time in
+// which a bucket is filled.
 type limiter struct {
 	every, span time.Duration // in which one token comes, and in which the bucket is filled
 	clock       clock.Clock

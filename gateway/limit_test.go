@@ -51,7 +51,8 @@ func TestLimiter(t *testing.T) {
 	if n := len(l.full); n > 2*minPrune {
 		t.Errorf("%d clients are known", n)
 	}
-	if newLimiter(Rate{}) != nil || newLimiter(Rate{PerSecond: -1}) != nil || (*limiter)(nil).take("a") != 0 {
+	if newLimiter(Rate{}) != nil || newLimiter(Rate{PerSecond: -1}) != nil ||
+		(*limiter)(nil).take("a") != 0 {
 		t.Error("no rate is a limit")
 	}
 }
@@ -94,7 +95,8 @@ func TestRates(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret),
 		PublishRate: Rate{PerSecond: 1, Burst: 3}, SubscribeRate: Rate{PerSecond: 1, Burst: 2}})
 	alice, bob := "Bearer "+user(t, "alice"), "Bearer "+user(t, "bob")
-	again := "Bearer " + userToken(t, claims{RegisteredClaims: jwt.RegisteredClaims{Subject: "alice", ID: "2"}})
+	other := jwt.RegisteredClaims{Subject: "alice", ID: "2"}
+	again := "Bearer " + userToken(t, claims{RegisteredClaims: other})
 	do := func(method, path, token string, want int) {
 		t.Helper()
 		r, err := http.NewRequest(method, s.url+path, nil) // each on a connection of its own
@@ -130,7 +132,7 @@ func TestRates(t *testing.T) {
 	answer, err := transport.RoundTrip(r)
 	must(t, err)
 	answer.Body.Close()
-	if answer.StatusCode != 200 || answer.Header.Get("Retry-After") == "" { // an EventSource would end at 429
+	if answer.StatusCode != 200 || answer.Header.Get("Retry-After") == "" { // it would end at 429
 		t.Errorf("an EventSource gets %s", answer.Status)
 	}
 	clock.Advance(time.Second)
@@ -153,7 +155,8 @@ func TestMessageRate(t *testing.T) {
 			t.Errorf("%d: %+v", i, a.Error)
 		}
 	}
-	if a := first.ask(t, 5, "live.b", "x", ""); a.Error == nil || a.Error.Status != 429 || a.Error.Retry <= 0 {
+	a := first.ask(t, 5, "live.b", "x", "")
+	if a.Error == nil || a.Error.Status != 429 || a.Error.Retry <= 0 {
 		t.Errorf("%+v", a)
 	}
 	second, err := openWS(s.url, "")

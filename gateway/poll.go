@@ -218,7 +218,9 @@ func (p *longPoll) end(_ *Gateway, reason error) {
 }
 
 // unsubscribed implements sink.
-func (p *longPoll) unsubscribed(_ *Gateway, topic int) { p.fail(notAllowed(p.topics[topic].filter)) }
+func (p *longPoll) unsubscribed(_ *Gateway, topic int) {
+	p.fail(notAllowed(p.topics[topic].filter))
+}
 
 // advance notes that the client has an event of the topic.
 func advance(w *want, e *event) {

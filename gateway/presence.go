@@ -16,9 +16,10 @@ import (
 
 // Presence is who is on a topic. Who joins and leaves topic T is told as an event of the live topic
 // $presence.T, by the node of the client that does. Each node that has a subscriber to $presence.T
-// keeps a roster of T, in the feed of $presence.T. It asks all nodes for their members of T when the
-// feed is made, and every presenceInterval after that: so a roster becomes right again after events
-// were lost, and after a node was killed. A node that is not heard of for presenceTTL has no members.
+// keeps a roster of T, in the feed of $presence.T. It asks all nodes for their members of T when
+// the feed is made, and every presenceInterval after that: so a roster becomes right again after
+// events were lost, and after a node was killed. A node that is not heard of for presenceTTL has no
+// members.
 //
 // A node keeps no list of its own members: they are those of the feed of T.
 type presence struct {
@@ -32,7 +33,7 @@ type presence struct {
 const (
 	presencePrefix = "$presence."
 	askSubject     = "push.p.ask"  // a request with a topic; each node answers with a presenceAnswer
-	hereSubject    = "push.p.here" // the name of a node, every presenceBeat and when it hears of a new one
+	hereSubject    = "push.p.here" // the name of a node, every presenceBeat and for a new one
 	// A roster has at most so many members, and so many bytes of their names.
 	maxMembers     = 1000
 	maxMemberBytes = 64 << 10
@@ -80,7 +81,9 @@ type presenceAnswer struct {
 }
 
 // presenceOf returns the topic whose presence a topic has.
-func presenceOf(topic string) (of string, ok bool) { return strings.CutPrefix(topic, presencePrefix) }
+func presenceOf(topic string) (of string, ok bool) {
+	return strings.CutPrefix(topic, presencePrefix)
+}
 
 // newPresence starts presence for the topics that match filters.
 func newPresence(h *hub, filters []string) (*presence, error) {
@@ -218,7 +221,8 @@ func (h *hub) moved(f *feed, s *subscriber, joined bool) {
 
 // ask asks all nodes for their members of a topic. It waits for those that are there, up to
 // presencePatience.
-func (p *presence) ask(ctx context.Context, topic string) (answers map[string]attendance, err error) {
+func (p *presence) ask(ctx context.Context, topic string) (
+	answers map[string]attendance, err error) {
 	conn := p.hub.conn
 	inbox := conn.NewInbox()
 	sub, err := conn.SubscribeSync(inbox)
@@ -308,7 +312,8 @@ func (r *roster) attendance() attendance {
 	return a
 }
 
-// move notes what an event of presence says. It reports whether that is news. The caller holds f.mu.
+// move notes what an event of presence says. It reports whether that is news. The caller holds
+// f.mu.
 func (f *feed) move(data []byte) bool {
 	var m movement
 	if json.Unmarshal(data, &m) != nil || (m.Join == nil) == (m.Leave == nil) {
@@ -332,8 +337,8 @@ func (r *roster) touch(client string) {
 	}
 }
 
-// refresh asks all nodes for the members of the feed's roster, and tells the feed's subscribers what
-// has changed.
+// refresh asks all nodes for the members of the feed's roster, and tells the feed's subscribers
+// what has changed.
 func (f *feed) refresh(ctx context.Context) error {
 	r := f.roster
 	f.mu.Lock()

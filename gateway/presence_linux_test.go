@@ -11,7 +11,8 @@ import (
 // attendance asks a member of a cluster who is on a topic.
 func (m *member) attendance(t *testing.T, topic string) (n int) {
 	t.Helper()
-	answer, err := (&http.Client{Transport: transport, Timeout: readTimeout}).Get(m.url + "/presence?topic=" + topic)
+	c := &http.Client{Transport: transport, Timeout: readTimeout}
+	answer, err := c.Get(m.url + "/presence?topic=" + topic)
 	must(t, err)
 	defer answer.Body.Close()
 	b, err := io.ReadAll(answer.Body)

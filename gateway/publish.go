@@ -73,7 +73,8 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 }
 
 // store stores an event of a durable topic.
-func (g *Gateway) store(ctx context.Context, topic string, data []byte, key string) (Receipt, error) {
+func (g *Gateway) store(ctx context.Context, topic string, data []byte, key string) (
+	Receipt, error) {
 	if g.config.StoreError != nil {
 		if err := g.config.StoreError(); err != nil {
 			return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -122,7 +123,7 @@ func denialOf(err error) *denial {
 	case errors.Is(err, ErrKeyReused):
 		return &denial{status: http.StatusUnprocessableEntity, text: err.Error()}
 	case errors.Is(err, ErrUnavailable):
-		return &denial{status: http.StatusServiceUnavailable, text: err.Error()}
+		return &denial{http.StatusServiceUnavailable, err.Error(), time.Second}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &denial{status: http.StatusRequestTimeout, text: "the event did not come in time"}
 	default:
@@ -155,20 +156,18 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	body := http.NewResponseController(w)
 	body.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every http.ResponseWriter has one
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxMessage)))
-	var receipt Receipt
-	if err == nil { // otherwise net/http would wait for the rest of the body
-		body.SetReadDeadline(time.Time{})
-		receipt, err = g.Publish(r.Context(), topic, data, r.Header.Get("Idempotency-Key"))
-	}
 	if err != nil {
 		f := denialOf(err)
-		switch f.status {
-		case http.StatusServiceUnavailable:
-			g.unavailable(w, r, err)
-			return
-		case http.StatusRequestTimeout:
+		if f.status == http.StatusRequestTimeout {
 			w.Header().Set("Connection", "close")
 		}
+		g.refuse(w, r, f)
+		return
+	}
+	body.SetReadDeadline(time.Time{}) // only now, because net/http would wait for the rest of the body
+	from := newHookRequest("", "http", grant.Subject)
+	receipt, f := g.publishFor(r.Context(), from, topic, data, r.Header.Get("Idempotency-Key"))
+	if f != nil {
 		g.refuse(w, r, f)
 		return
 	}

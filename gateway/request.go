@@ -79,8 +79,8 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 //
 // The parameter topic may be repeated. The parameter after is the id of the last event that the client has seen: one for all
 // topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it. An id
-// of Server-Sent Events has the positions of all topics. The parameter last is the number of stored events with which a
-// topic without an id begins.
+// of Server-Sent Events has the positions of all topics. The parameter last is the number of stored
+// events with which a topic without an id begins.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
 	allowOrigin(w, r, g.config.Origins)
 	switch {
@@ -117,6 +117,10 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 	}
 	if !grant.Expires.IsZero() {
 		a.expires = grant.Expires.Unix()
+	}
+	if f := g.consult(r, &a); f != nil {
+		g.refuse(w, r, f)
+		return a, false
 	}
 	return a, true
 }
@@ -166,7 +170,11 @@ func (g *Gateway) count(f *denial, remote string) {
 // refuse answers a request with a denial.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, f *denial) {
 	g.count(f, r.RemoteAddr)
-	if f.wait > 0 {
+	switch {
+	case f.status == http.StatusServiceUnavailable:
+		comeBack(w, r, g.config.Retry, errors.New(f.text))
+		return
+	case f.wait > 0:
 		seconds := int64((f.wait + time.Second - 1) / time.Second)
 		answerLater(w, r, f.status, seconds, f.text)
 		return
@@ -260,7 +268,8 @@ func (g *Gateway) parseAsk(r *http.Request) (a ask, err error) {
 		if slices.ContainsFunc(a.wants, func(w want) bool { return w.filter == t }) {
 			return a, fmt.Errorf("topic %q: twice", t)
 		}
-		a.wants = append(a.wants, want{strings.Clone(t), p, last}) // a client must not keep its request in memory
+		// A client must not keep its request in memory.
+		a.wants = append(a.wants, want{strings.Clone(t), p, last})
 	}
 	switch f := query.Get("format"); f {
 	case "", "text":

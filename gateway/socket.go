@@ -23,7 +23,8 @@ type socket struct {
 }
 
 // greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
-// that comes back without having got an event asks for what is after these. Client is the id of the connection.
+// that comes back without having got an event asks for what is after these. Client is the id of the
+// connection.
 type greeting struct {
 	Client string   `json:"client"`
 	Last   []string `json:"last"`
@@ -47,8 +48,8 @@ func (m *gapMessage) add(g *gap) {
 	m.Missed = append(m.Missed, g.Missed...)
 }
 
-// maxHead bounds the bytes of a client of Server-Sent Events, which has no reason to send any, and of
-// a message of a WebSocket beside its event.
+// maxHead bounds the bytes of a client of Server-Sent Events, which has no reason to send any, and
+// of a message of a WebSocket beside its event.
 const maxHead = 4 << 10
 
 // socketPath is the path of WebSockets.
@@ -69,6 +70,7 @@ func (g *Gateway) newSockets() *websocket.Server {
 			if s, ok := c.Value.(*socket); ok {
 				g.hub.leave(&s.subscriber)
 				g.hub.count.clients.Add(-1)
+				g.hooks.left(&g.hub.clients, &s.subscriber, "websocket")
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {
@@ -93,6 +95,9 @@ func (g *Gateway) serveSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
+var errComeBack = &websocket.CloseError{Code: websocket.CodeTryAgainLater,
+	Reason: "come back with the last id"}
+
 // openSocket joins the hub.
 func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 	a := r.Context().Value(askKey{}).(ask)
@@ -105,7 +110,7 @@ func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 	first.add(a.gap)
 	c.Write(websocket.Text, encode(first)) // if it fails, OnClose is called
 	if g.hub.join(r.Context(), &s.subscriber, a.wants) != nil {
-		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
+		return errComeBack
 	}
 	return nil
 }
@@ -147,24 +152,25 @@ func (g *Gateway) serveMessage(c *websocket.Conn, kind websocket.Kind, payload [
 	}
 	var q socketRequest
 	if kind != websocket.Text || json.Unmarshal(payload, &q) != nil || q.Publish == nil || q.Ref == 0 {
-		g.count(&denial{status: http.StatusBadRequest, text: "malformed message"}, c.RemoteAddr().String())
+		f := &denial{status: http.StatusBadRequest, text: "malformed message"}
+		g.count(f, c.RemoteAddr().String())
 		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "malformed message"}
 	}
 	answer := socketAnswer{Ref: q.Ref}
 	f := g.permit(s.write, q.Publish.Topic, s.client)
 	if f == nil {
-		receipt, err := g.Publish(g.hub.ctx, q.Publish.Topic, []byte(q.Publish.Data), q.Publish.Key)
-		if answer.Published = &receipt; err != nil {
-			f = denialOf(err)
-		}
+		var receipt Receipt
+		from := newHookRequest(g.hub.clients.name(s.id), "websocket", s.user)
+		receipt, f = g.publishFor(g.hub.ctx, from, q.Publish.Topic, []byte(q.Publish.Data), q.Publish.Key)
+		answer.Published = &receipt
 	}
 	if f != nil {
 		g.count(f, c.RemoteAddr().String())
 		answer.Published = nil
 		answer.Error = &socketError{f.status, f.text, f.wait.Milliseconds()}
 	}
-	if c.Write(websocket.Text, encode(answer)) == websocket.ErrQueueFull { // the client would wait for it
-		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
+	if c.Write(websocket.Text, encode(answer)) == websocket.ErrQueueFull {
+		return errComeBack // the client would wait for the answer
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ func (r *wsReader) send(t *testing.T, text string) {
 // ask publishes, and returns the answer. Events that come before it are skipped.
 func (r *wsReader) ask(t *testing.T, ref int, topic, data, key string) (a socketAnswer) {
 	t.Helper()
-	r.send(t, fmt.Sprintf(`{"ref":%d,"publish":%s}`, ref, encode(map[string]string{"topic": topic, "data": data, "key": key})))
+	event := encode(map[string]string{"topic": topic, "data": data, "key": key})
+	r.send(t, fmt.Sprintf(`{"ref":%d,"publish":%s}`, ref, event))
 	for a.Ref != uint64(ref) {
 		b, err := r.read()
 		must(t, err)
@@ -55,11 +56,12 @@ func TestPublishOverSocket(t *testing.T) {
 	if again.Published == nil || *again.Published != (Receipt{stored.Published.ID, true}) {
 		t.Errorf("%+v", again)
 	}
-	if status, body := s.request("POST", "/publish?topic=a", "line 1\nline 2", "Idempotency-Key", "key"); status != 200 ||
-		!strings.Contains(body, stored.Published.ID) {
+	status, body := s.request("POST", "/publish?topic=a", "line 1\nline 2", "Idempotency-Key", "key")
+	if status != 200 || !strings.Contains(body, stored.Published.ID) {
 		t.Errorf("a POST with the same key: %d %s", status, body)
 	}
-	if a := publisher.ask(t, 3, "live.a", "now", ""); a.Published == nil || *a.Published != (Receipt{}) {
+	a := publisher.ask(t, 3, "live.a", "now", "")
+	if a.Published == nil || *a.Published != (Receipt{}) {
 		t.Errorf("live: %+v", a)
 	}
 	expect(t, r, message{Topic: "live.a", Data: "now"})
@@ -126,7 +128,8 @@ func TestSocketGrants(t *testing.T) {
 	open := func(header ws.HandshakeHeaderString) *wsReader {
 		t.Helper()
 		dialer := ws.Dialer{Timeout: readTimeout, Header: header}
-		conn, in, _, err := dialer.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http")+"/socket?token="+tok)
+		address := "ws" + strings.TrimPrefix(s.url, "http") + "/socket?token=" + tok
+		conn, in, _, err := dialer.Dial(t.Context(), address)
 		must(t, err)
 		r := &wsReader{conn: conn, in: conn}
 		if in != nil {
@@ -152,7 +155,11 @@ func TestSocketGrants(t *testing.T) {
 	} {
 		r := open(ws.HandshakeHeaderString(c.header))
 		a := r.ask(t, 1, c.topic, "x", "")
-		if c.status == 0 && a.Published == nil || c.status != 0 && (a.Error == nil || a.Error.Status != c.status) {
+		got := 0
+		if a.Error != nil {
+			got = a.Error.Status
+		}
+		if got != c.status || (a.Published != nil) != (got == 0) {
 			t.Errorf("%+v: %+v", c, a)
 		}
 		r.close()

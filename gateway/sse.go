@@ -27,8 +27,10 @@ func (g *Gateway) newEvents() *sse.Server {
 		OnOpen:      g.openEvents,
 		OnHeartbeat: func(c *sse.Conn) { c.Value.(*eventStream).heartbeat() },
 		OnClose: func(c *sse.Conn, _ error) {
-			g.hub.leave(&c.Value.(*eventStream).subscriber)
+			s := c.Value.(*eventStream)
+			g.hub.leave(&s.subscriber)
 			g.hub.count.clients.Add(-1)
+			g.hooks.left(&g.hub.clients, &s.subscriber, "sse")
 		},
 		Heartbeat:    g.config.Heartbeat,
 		Retry:        g.config.Retry,
@@ -167,7 +169,8 @@ func (s *eventStream) unsubscribed(_ *Gateway, topic int) {
 
 // tell sends an event of the gateway's own.
 func (s *eventStream) tell(name string, data any) {
-	b, _ := sse.Append(nil, sse.Event{Name: name, Data: string(encode(data))}) // JSON has no line breaks
+	// JSON has no line breaks, so it can be appended.
+	b, _ := sse.Append(nil, sse.Event{Name: name, Data: string(encode(data))})
 	s.stream().WriteShared(b)
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/gobwas/ws/wsutil"
 )
 
-// A Publisher publishes over one WebSocket. It opens it at the first event, and at another node when
-// it is lost. Large events are published by Client.Publish. Its methods may be called concurrently.
-// The field must be set before the first call. Close must be called at the end.
+// A Publisher publishes over one WebSocket. It opens it at the first event, and at another node
+// when it is lost. Large events are published by Client.Publish. Its methods may be called
+// concurrently. The field must be set before the first call. Close must be called at the end.
 type Publisher struct {
 	Client *Client
 
@@ -28,8 +28,8 @@ type Publisher struct {
 	turn int
 }
 
-// maxMessage is the number of bytes of an event, as JSON, that the gateway takes over a WebSocket in
-// any case.
+// maxMessage is the number of bytes of an event, as JSON, that the gateway takes over a WebSocket
+// in any case.
 const maxMessage = 4 << 10
 
 // ackTimeout is the time after which a WebSocket on which an event is not answered is lost.
@@ -134,7 +134,8 @@ func (c *Client) dial(ctx context.Context, node string) (*link, error) {
 		cancel(nil)
 		return nil, errNoSocket
 	}
-	l := &link{rw: rw, end: func() { cancel(nil) }, waiting: make(map[uint64]chan reply), lost: make(chan struct{})}
+	l := &link{rw: rw, end: func() { cancel(nil) }, waiting: make(map[uint64]chan reply),
+		lost: make(chan struct{})}
 	go l.read()
 	return l, nil
 }

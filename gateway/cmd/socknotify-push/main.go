@@ -64,6 +64,7 @@ type options struct {
 	node                       gateway.NodeConfig
 	config                     gateway.Config
 	jwtSecret, restore         string
+	webhookSecret              string
 	jwks                       gateway.JWKS
 	sync, slow                 string
 	drain                      time.Duration
@@ -79,6 +80,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o.storeFlags(f)
 	o.clientFlags(f)
 	o.limitFlags(f)
+	o.webhookFlags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -163,6 +165,21 @@ func (o *options) limitFlags(f *flag.FlagSet) {
 	f.IntVar(&c.MessageRate.PerSecond, "message-rate", 0,
 		"messages that a client sends over WebSockets in a second; 0 is no limit")
 	f.DurationVar(&c.Retry, "retry", 3*time.Second, "average time after which clients come back")
+}
+
+// webhookFlags are about a backend that says what clients may do.
+func (o *options) webhookFlags(f *flag.FlagSet) {
+	w := &o.config.Webhooks
+	f.StringVar(&w.Connect, "webhook-connect", "", "https URL that is asked for each request to subscribe")
+	f.StringVar(&w.Subscribe, "webhook-subscribe", "", "https URL that is asked for each topic of such a request")
+	f.StringVar(&w.Publish, "webhook-publish", "", "https URL that is asked for each event of an HTTP client")
+	f.StringVar(&w.Disconnect, "webhook-disconnect", "", "https URL that is told when a client has gone")
+	f.StringVar(&o.webhookSecret, "webhook-secret", "",
+		"file with the secret that signs these requests, as text or as whsec_ and base64")
+	f.DurationVar(&w.Timeout, "webhook-timeout", time.Second, "time that a backend has for an answer")
+	f.BoolVar(&w.Private, "webhook-private", false, "allow http, and private or loopback addresses, for the webhooks")
+	f.BoolVar(&w.AllowFailed, "webhook-allow-failed", false,
+		"let clients do what they want when a backend gives no valid answer; otherwise they get 503")
 }
 
 // check reports which flags do not go together.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,11 +45,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	defer ln.Close()
-	o.node.Logger, o.config.Logger, o.jwks.Logger = log, log, log
-	if o.config.Authorize, err = o.authorize(ctx); err != nil {
-		return err
-	}
-	backup, err := o.openBackup()
+	backup, err := o.prepare(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -90,11 +88,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	defer end()
 	g, err := gateway.New(serving, o.config)
 	if err != nil {
-		select {
-		case err = <-ended: // such as for a wrong certificate
-		default:
-		}
-		return err
+		return earlier(ended, err)
 	}
 	watching, stopWatching := context.WithCancel(context.Background())
 	defer stopWatching()
@@ -115,6 +109,28 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	defer page()
 	log.Info("serving", "address", ln.Addr().String(), "authorization", o.config.Authorize != nil)
 	return o.finish(ctx, g, server, ended, log)
+}
+
+// earlier returns the error that has ended the server, such as for a wrong certificate, or else err.
+func earlier(ended chan error, err error) error {
+	select {
+	case first := <-ended:
+		return first
+	default:
+		return err
+	}
+}
+
+// prepare reads the files of the options. It returns that of --restore, or nil.
+func (o *options) prepare(ctx context.Context, log *slog.Logger) (backup *os.File, err error) {
+	o.node.Logger, o.config.Logger, o.jwks.Logger = log, log, log
+	if o.config.Authorize, err = o.authorize(ctx); err != nil {
+		return nil, err
+	}
+	if o.config.Webhooks.Secret, err = o.hookSecret(); err != nil {
+		return nil, err
+	}
+	return o.openBackup()
 }
 
 // openBackup opens the file of --restore, if there is one.
@@ -151,6 +167,26 @@ func (o *options) authorize(ctx context.Context) (func(*http.Request) (gateway.G
 		return nil, fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
 	}
 	return gateway.JWT("HS256", secret), nil
+}
+
+// hookSecret returns the secret of --webhook-secret, if there is one.
+func (o *options) hookSecret() ([]byte, error) {
+	if o.webhookSecret == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(o.webhookSecret)
+	if err != nil {
+		return nil, err
+	}
+	text, encoded := strings.CutPrefix(string(bytes.TrimSpace(b)), "whsec_")
+	if !encoded {
+		return []byte(text), nil
+	}
+	secret, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-secret: %w", err)
+	}
+	return secret, nil
 }
 
 // A change has room for one note that something has happened that may have lost events between nodes.
