@@ -66,6 +66,14 @@ func (l *limiter) take(client string) time.Duration {
 	return 0
 }
 
+// keyOf is clientKey, or nothing if there is no limit.
+func (g *Gateway) keyOf(subject, remote string) string {
+	if g.publishing == nil && g.subscribing == nil && g.messages == nil {
+		return ""
+	}
+	return clientKey(subject, remote)
+}
+
 // clientKey names a client for the limits: by the subject of its token, or else by its address. Of
 // IPv6 that is the network of 64 bits, in which a client may choose its address.
 func clientKey(subject, remote string) string {

@@ -408,7 +408,7 @@ func (g *Gateway) servePresence(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, notAllowed(presencePrefix+of))
 		return
 	}
-	if wait := g.subscribing.take(clientKey(grant.Subject, r.RemoteAddr)); wait > 0 {
+	if wait := g.subscribing.take(g.keyOf(grant.Subject, r.RemoteAddr)); wait > 0 {
 		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
 		return
 	}

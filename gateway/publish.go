@@ -144,7 +144,7 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	topic := r.URL.Query().Get("topic")
-	if f := g.permit(grant.Write, topic, clientKey(grant.Subject, r.RemoteAddr)); f != nil {
+	if f := g.permit(grant.Write, topic, g.keyOf(grant.Subject, r.RemoteAddr)); f != nil {
 		g.refuse(w, r, f)
 		return
 	}

@@ -101,7 +101,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 		return a, false
 	}
 	a.id, a.user = g.hub.clients.newID(), strings.Clone(grant.Subject)
-	a.client = clientKey(grant.Subject, r.RemoteAddr)
+	a.client = g.keyOf(grant.Subject, r.RemoteAddr)
 	if wait := g.subscribing.take(a.client); wait > 0 {
 		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
 		return a, false

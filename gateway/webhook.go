@@ -282,7 +282,7 @@ func (g *Gateway) consult(r *http.Request, a *ask) *denial {
 	}
 	if result.User != "" {
 		a.user = strings.Clone(result.User[:min(len(result.User), maxSubject)])
-		q.User, a.client = a.user, clientKey(a.user, r.RemoteAddr)
+		q.User, a.client = a.user, g.keyOf(a.user, r.RemoteAddr)
 	}
 	if at := result.ExpireAt; at > 0 && (a.expires == 0 || at < a.expires) {
 		a.expires = at
