@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A clientSet has the clients of this node.
@@ -11,8 +13,41 @@ type clientSet struct {
 	node string // the first part of their ids
 	last atomic.Uint64
 
-	mu  sync.Mutex
-	all []*subscriber
+	mu     sync.Mutex
+	all    []*subscriber
+	recent []recentOrder // carried out in the last time, the oldest first
+}
+
+// A recentOrder is an order that was carried out. It is for the clients with ids up to one, also for
+// those of them that join later.
+type recentOrder struct {
+	order
+	upTo uint64
+	at   time.Time
+}
+
+// keepOrders is how long an order is remembered: longer than a client needs to join.
+const keepOrders = 2 * joinTimeout
+
+// remember notes an order before it is carried out.
+func (c *clientSet) remember(o order) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.recent = slices.DeleteFunc(c.recent, func(r recentOrder) bool { return now.Sub(r.at) > keepOrders })
+	c.recent = append(c.recent, recentOrder{o, c.last.Load(), now})
+}
+
+// missed returns the orders that were carried out while a client that has its topics now joined.
+func (c *clientSet) missed(s *subscriber) (orders []order) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.recent {
+		if s.id != 0 && s.id <= r.upTo {
+			orders = append(orders, r.order)
+		}
+	}
+	return orders
 }
 
 // newID returns the number of a new client. It is not 0.

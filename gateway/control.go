@@ -106,16 +106,19 @@ func (f *controller) send(_ int, e *event) {
 		f.g.hub.count.strange.Add(1)
 		return
 	}
-	clients := &f.g.hub.clients
-	clients.each(func(s *subscriber) {
-		switch {
-		case o.User != "" && o.User != s.user, o.Client != "" && o.Client != clients.name(s.id):
-		case o.Topic == "":
-			s.to.end(f.g, errKicked)
-		default:
-			s.unsubscribe(f.g, o.Topic)
-		}
-	})
+	f.g.hub.clients.remember(o)
+	f.g.hub.clients.each(func(s *subscriber) { f.g.carryOut(o, s) })
+}
+
+// carryOut carries an order out, if it is for a client.
+func (g *Gateway) carryOut(o order, s *subscriber) {
+	switch {
+	case o.User != "" && o.User != s.user, o.Client != "" && o.Client != g.hub.clients.name(s.id):
+	case o.Topic == "":
+		s.to.end(g, errKicked)
+	default:
+		s.unsubscribe(g, o.Topic)
+	}
 }
 
 // unsubscribe ends a client's subscription to a topic, if it has it.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -255,4 +256,47 @@ func TestOrdersLost(t *testing.T) {
 	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// An order that is carried out while its client joins is not missed.
+func TestOrderWhileJoining(t *testing.T) {
+	a, _ := guarded(t, Config{})
+	backend := backendToken(t)
+	joining := newOrderSink(a, "alice")
+	a.order("/unsubscribe", url.Values{"user": {"alice"}, "topic": {"x"}}, backend)
+	a.order("/disconnect", url.Values{"user": {"alice"}}, backend)
+	until(t, "the orders are carried out", func() bool {
+		a.hub.clients.mu.Lock()
+		defer a.hub.clients.mu.Unlock()
+		return len(a.hub.clients.recent) == 2
+	})
+	later := newOrderSink(a, "alice")
+	for _, s := range []*orderSink{joining, later} {
+		must(t, a.hub.join(t.Context(), &s.subscriber, []want{{filter: "x"}, {filter: "y"}}))
+		a.hub.leave(&s.subscriber)
+	}
+	want := "unsubscribed x, " + errKicked.Error()
+	if joining.got != want || later.got != "" {
+		t.Errorf("got %q and %q, want %q", joining.got, later.got, want)
+	}
+}
+
+// An orderSink notes how it ends. It has the id of a client that was accepted when it was made.
+type orderSink struct {
+	subscriber
+	got string
+}
+
+func newOrderSink(s *site, user string) *orderSink {
+	o := new(orderSink)
+	o.to, o.id, o.user = o, s.hub.clients.newID(), user
+	return o
+}
+
+func (o *orderSink) send(int, *event)            {}
+func (o *orderSink) gap(int, string, span)       {}
+func (o *orderSink) flush(context.Context) error { return nil }
+func (o *orderSink) end(_ *Gateway, err error)   { o.got += err.Error() }
+func (o *orderSink) unsubscribed(_ *Gateway, topic int) {
+	o.got += "unsubscribed " + o.topics[topic].filter + ", "
 }

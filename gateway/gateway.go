@@ -155,7 +155,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		lot.Close()
 		return nil, err
 	}
-	g.hub.onReset = g.fail
+	g.hub.onReset, g.hub.carryOut = g.fail, g.carryOut
 	if len(config.Presence) > 0 {
 		if g.hub.presence, err = newPresence(g.hub, config.Presence); err != nil {
 			lot.Close()

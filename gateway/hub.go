@@ -18,20 +18,22 @@ import (
 // A hub has the feeds of this node: one for each filter that a client wants. It subscribes in NATS when the first client
 // wants a filter, and unsubscribes when the last one leaves.
 type hub struct {
-	conn     *nats.Conn
-	history  history
-	epoch    string // of the stream, for the life of the hub
-	log      *slog.Logger
-	largest  int             // bytes of an event of a live topic; JetStream bounds the others
-	ctx      context.Context // done when the hub is closed
-	cancel   context.CancelFunc
-	work     sync.WaitGroup
-	inboxes  []chan *nats.Msg            // each filter's messages come through one of them, in order
-	seed     maphash.Seed                // of the filters' hashes
-	kick     chan struct{}               // makes audit run now
-	seen     atomic.Pointer[streamState] // at the last audit
-	kept     atomic.Pointer[retained]    // by the last audit
-	onReset  func()                      // the stream is another one
+	conn    *nats.Conn
+	history history
+	epoch   string // of the stream, for the life of the hub
+	log     *slog.Logger
+	largest int             // bytes of an event of a live topic; JetStream bounds the others
+	ctx     context.Context // done when the hub is closed
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	inboxes []chan *nats.Msg            // each filter's messages come through one of them, in order
+	seed    maphash.Seed                // of the filters' hashes
+	kick    chan struct{}               // makes audit run now
+	seen    atomic.Pointer[streamState] // at the last audit
+	kept    atomic.Pointer[retained]    // by the last audit
+	onReset func()                      // the stream is another one
+	// carryOut is Gateway.carryOut.
+	carryOut func(order, *subscriber)
 	count    counters
 	clients  clientSet
 	presence *presence // nil if no topic has it
@@ -460,6 +462,9 @@ func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 	}
 	for i := range s.topics {
 		h.moved(s.topics[i].feed, s, true)
+	}
+	for _, o := range h.clients.missed(s) { // the client knows its id already
+		h.carryOut(o, s)
 	}
 	return nil
 }
