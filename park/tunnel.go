@@ -1,7 +1,6 @@
 package park
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -26,7 +25,7 @@ type Tunnel struct {
 	moved time.Duration  // when bytes were last sent, since the lot's start
 	cause *error         // for OnClose; nil if there is none
 	f     func(net.Conn) // for the lot; nil if both sides are plain
-	index int32          // in Tunnels.list, under Tunnels.mu
+	index int32          // see member
 	life  tunnelLife
 
 	a, b tunnelSide
@@ -288,7 +287,7 @@ func (t *Tunnel) finish() {
 	if !last {
 		return
 	}
-	defer g.remove(t)
+	defer g.forget(t)
 	if g.OnClose != nil {
 		var cause error
 		if t.cause != nil {
@@ -331,6 +330,9 @@ func (t *Tunnel) run(conn net.Conn) {
 	}
 }
 
+func (t *Tunnel) place() *int32         { return &t.index }
+func (s *tunnelSide) netConn() net.Conn { return s.conn }
+
 // peer returns the other side.
 func (s *tunnelSide) peer() *tunnelSide {
 	if t := s.of; s == &t.a {
@@ -345,9 +347,7 @@ func (s *tunnelSide) pendingTLS() unwrap.TLSConn {
 	if !ok {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pendingTLS(s.of.in.lot.config.Unwrap)
+	return c.unfinishedTLS(s.of.in.lot.config.Unwrap)
 }
 
 func (s *tunnelSide) shakeHands() error {
@@ -355,15 +355,9 @@ func (s *tunnelSide) shakeHands() error {
 	if t == nil {
 		return nil
 	}
-	until := deadline(g.HandshakeTimeout)
-	t.SetDeadline(until)
-	if err := t.HandshakeContext(context.Background()); err != nil {
-		if timedOut(err, until) {
-			g.late.Add(1)
-			return ErrHandshake
-		}
-		g.rejected.Add(1)
-		return fmt.Errorf("park: tunnel: %w", err)
+	err := g.shakeHands(t, g.HandshakeTimeout)
+	if err != nil && err != ErrHandshake {
+		err = fmt.Errorf("park: tunnel: %w", err)
 	}
-	return t.SetDeadline(time.Time{})
+	return err
 }

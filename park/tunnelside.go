@@ -141,12 +141,8 @@ func (s *tunnelSide) takeRest() []byte {
 func (s *tunnelSide) endStream() error {
 	s.done = true
 	p := s.peer()
-	conn := p.conn
-	if c, ok := conn.(*Conn); ok {
-		conn = c.Conn
-	}
-	w, ok := conn.(closeWriter)
-	if !ok {
+	w := halfCloser(p.conn)
+	if w == nil {
 		return errTunnelOver
 	}
 	if err := w.CloseWrite(); err != nil {
@@ -227,7 +223,7 @@ func (s *tunnelSide) park(want awaited, left time.Duration) error {
 	lot := s.of.in.lot
 	if s.plain {
 		return lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: (*tunnelConn)(s), f: runTunnel, idle: left, await: want})
+			conn: plainConn[*tunnelSide]{owner: s}, f: runPlain[*tunnelSide], idle: left, await: want})
 	}
 	return s.of.in.log.Guard(s.conn, func() error { // Park reads
 		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)
@@ -249,18 +245,3 @@ func (s *tunnelSide) close(armed, reset bool) {
 		return s.conn.Close()
 	})
 }
-
-// A tunnelConn is what the lot has of a plain side. The lot finds the side by it, without a
-// function for each. Its deadlines do nothing, because the side is not read through package net.
-type tunnelConn tunnelSide
-
-func runTunnel(conn net.Conn) { (*tunnelSide)(conn.(*tunnelConn)).run() }
-
-func (c *tunnelConn) Read(b []byte) (int, error)     { return c.conn.Read(b) }
-func (c *tunnelConn) Write(b []byte) (int, error)    { return c.conn.Write(b) }
-func (c *tunnelConn) Close() error                   { return c.conn.Close() }
-func (c *tunnelConn) LocalAddr() net.Addr            { return c.conn.LocalAddr() }
-func (c *tunnelConn) RemoteAddr() net.Addr           { return c.conn.RemoteAddr() }
-func (*tunnelConn) SetDeadline(time.Time) error      { return nil }
-func (*tunnelConn) SetReadDeadline(time.Time) error  { return nil }
-func (*tunnelConn) SetWriteDeadline(time.Time) error { return nil }
