@@ -60,9 +60,9 @@ type tunnelSide struct {
 	sent   atomic.Uint64 // bytes of this direction that the peer has taken
 
 	// These are used by the goroutine that copies, and under the lock if none does.
-	rest *[]byte // received here, and not taken by the peer; nil if there is none
-	eof  bool    // this side has ended its stream
-	done bool    // its end was passed to the peer
+	rest *tunnelRest // nil if there is none
+	eof  bool        // this side has ended its stream
+	done bool        // its end was passed to the peer
 
 	// These are used under the lock.
 	copying bool
@@ -280,8 +280,8 @@ func (t *Tunnel) finish() {
 	last := t.life == tunnelClosed && !t.a.copying && !t.b.copying
 	if last {
 		t.life = tunnelEnded
-		t.a.takeRest()
-		t.b.takeRest()
+		t.a.dropRest()
+		t.b.dropRest()
 	}
 	t.mu.Unlock()
 	if !last {
@@ -304,7 +304,7 @@ func (t *Tunnel) finish() {
 func (s *tunnelSide) init(t *Tunnel, conn net.Conn, received []byte) {
 	s.of, s.conn = t, conn
 	if len(received) > 0 {
-		s.rest = &received
+		s.rest = &tunnelRest{bytes: received}
 	}
 	found, err := t.in.lot.find(conn)
 	if err == nil {

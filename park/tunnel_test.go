@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/internal/test/long"
@@ -150,9 +151,24 @@ func pattern(n int) []byte {
 	return b
 }
 
+// takePipes takes all pipes that there are.
+func takePipes() (all []*nowait.Pipe) {
+	for p := nowait.TakePipe(); p != nil; p = nowait.TakePipe() {
+		all = append(all, p)
+	}
+	return all
+}
+
+func releasePipes(all []*nowait.Pipe) {
+	for _, p := range all {
+		p.Release()
+	}
+}
+
 // A peer that does not read holds back its own direction alone, with a bounded rest in memory. When
 // it reads, it gets everything.
 func TestTunnelSlowReader(t *testing.T) {
+	defer releasePipes(takePipes()) // they hold more
 	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
 		for _, swap := range []bool{false, true} {
 			g, closed := newTunnels(t, &Tunnels{})
@@ -198,6 +214,7 @@ func TestTunnelSlowReader(t *testing.T) {
 // A thousand tunnels whose peers do not read are parked, with a bounded rest and no goroutine, and
 // bound the memory.
 func TestTunnelSlowReaders(t *testing.T) {
+	defer releasePipes(takePipes()) // they hold more
 	for _, kind := range []string{"TCP", "TLS"} {
 		t.Run(kind, func(t *testing.T) {
 			n := long.Or(1000, 50)
