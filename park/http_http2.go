@@ -27,6 +27,10 @@ func (hc *httpConn) findPreface() (handed bool) {
 		n += m
 		found = n >= len(preface)
 		if l := min(n, len(preface)); err != nil || string(buf[:l]) != preface[:l] {
+			if !srv.Protocols.HTTP1() { // Go 1.27 would serve it, because install has left no protocol
+				peekBuffers.Put(buf)
+				return false
+			}
 			hc.conn.SetReadDeadline(time.Time{})
 			return hc.in.push(arrival{conn: hc.newSession(buf, n), hc: hc})
 		}

@@ -614,9 +614,9 @@ func TestSuspendRequest(t *testing.T) {
 		request("GET", "/poll", "Change: userinfo"),
 		request("GET", "/poll", "Change: method", "Change: remote", "Change: header",
 			"Change: path value"),
-		request("CONNECT", "host.example:443"),
 		request("HEAD", "/poll"),
 		request("GET", "/poll", "Connection: keep-alive", "Cookie: a=b; c=d"),
+		request("CONNECT", "host.example:443"), // Go 1.27 closes the connection after it
 	} {
 		method, _, _ := strings.Cut(text, " ")
 		send(t, conn, text)

@@ -165,8 +165,9 @@ func (t *textReader) text() string {
 	return s
 }
 
-func (t *textReader) texts() []string {
-	n := t.number()
+func (t *textReader) texts() []string { return t.list(t.number()) }
+
+func (t *textReader) list(n uint64) []string {
 	if n == 0 {
 		return nil
 	}
@@ -177,15 +178,26 @@ func (t *textReader) texts() []string {
 	return list
 }
 
-// header adds header fields to h.
-func (t *textReader) header(h http.Header) {
+// header adds header fields to h, which is made if it is nil and there are any.
+func (t *textReader) header(h http.Header) http.Header {
 	if t.rest == "" {
-		return
+		return h
 	}
-	for n := t.number(); n > 0; n-- {
+	n := t.number()
+	if h == nil && n > 0 {
+		h = make(http.Header, n)
+	}
+	single := make([]string, n) // for the fields that have one value
+	for ; n > 0; n-- {
 		name := t.text()
-		h[name] = t.texts()
+		if count := t.number(); count == 1 {
+			single[0] = t.text()
+			h[name], single = single[:1:1], single[1:]
+		} else {
+			h[name] = t.list(count)
+		}
 	}
+	return h
 }
 
 func (t *textReader) url(target string) *url.URL {
@@ -264,12 +276,10 @@ func (t *textReader) request(r *http.Request) {
 	}
 	r.ContentLength = int64(t.number()) - 1
 	r.TransferEncoding = t.texts()
-	r.Header = make(http.Header)
-	t.header(r.Header)
-	r.Trailer = make(http.Header)
-	if t.header(r.Trailer); len(r.Trailer) == 0 {
-		r.Trailer = nil
+	if r.Header = t.header(nil); r.Header == nil {
+		r.Header = make(http.Header)
 	}
+	r.Trailer = t.header(nil)
 	r.Pattern = t.text()
 	for pairs := t.texts(); len(pairs) > 0; pairs = pairs[2:] {
 		r.SetPathValue(pairs[0], pairs[1])

@@ -21,7 +21,7 @@ type TLSConn interface {
 
 // TLSServer is like tls.Server, for connections that are parked. crypto/tls makes the handshake, when
 // the connection is first used. Then a smaller record layer takes it over, for AES-GCM with TLS 1.3,
-// and with TLS 1.2 unless the session was resumed: an idle connection keeps some 600 bytes instead
+// and with TLS 1.2 unless the session was resumed: an idle connection keeps some 450 bytes instead
 // of 6,600. Others stay with crypto/tls. Errors, alerts and what is sent are the same, except that
 // records are as large as the data from the beginning.
 func TLSServer(conn net.Conn, config *tls.Config) TLSConn {

@@ -61,13 +61,49 @@ func listen(t *testing.T, config *tls.Config, serve func(c *Conn)) (addr string)
 	return l.Addr().String()
 }
 
-// OpenSSL's client exchanges lines over each suite, and changes keys.
-func TestOpenSSL(t *testing.T) {
+// A lineClient is a program that sends the lines of its input over TLS, and prints what it gets.
+type lineClient struct {
+	program string
+	args    func(host, port, suite string) string
+	// Input lines that make it change its own keys, and those of both sides; updated is what it
+	// prints then, if anything.
+	rekey, rekeyBoth, updated string
+	// The arguments for a version and a suite.
+	suites map[string]string
+}
+
+var lineClients = []lineClient{
+	{
+		"openssl",
+		func(host, port, suite string) string { return "s_client -connect " + host + ":" + port + " " + suite },
+		"k", "K", "KEYUPDATE",
+		map[string]string{
+			"1.3 ecdsa AES-128": "-tls1_3 -ciphersuites TLS_AES_128_GCM_SHA256",
+			"1.3 rsa AES-256":   "-tls1_3 -ciphersuites TLS_AES_256_GCM_SHA384",
+			"1.2 ecdsa AES-128": "-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256",
+			"1.2 ecdsa AES-256": "-tls1_2 -cipher ECDHE-ECDSA-AES256-GCM-SHA384",
+			"1.2 rsa AES-128":   "-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256",
+			"1.2 rsa AES-256":   "-tls1_2 -cipher ECDHE-RSA-AES256-GCM-SHA384",
+		},
+	},
+	{
+		"gnutls-cli",
+		func(host, port, suite string) string {
+			return "--no-ca-verification --inline-commands " + suite + " -p " + port + " " + host
+		},
+		"^rekey1^", "^rekey^", "",
+		map[string]string{
+			"1.3 ecdsa AES-128": "--priority NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM",
+			"1.3 rsa AES-256":   "--priority NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-256-GCM",
+			"1.2 ecdsa AES-128": "--priority NORMAL:-VERS-ALL:+VERS-TLS1.2:-CIPHER-ALL:+AES-128-GCM:-KX-ALL:+ECDHE-ECDSA",
+			"1.2 rsa AES-256":   "--priority NORMAL:-VERS-ALL:+VERS-TLS1.2:-CIPHER-ALL:+AES-256-GCM:-KX-ALL:+ECDHE-RSA",
+		},
+	},
+}
+
+// The clients of OpenSSL and GnuTLS exchange lines over each suite, and change keys.
+func TestLineClients(t *testing.T) {
 	t.Parallel()
-	openssl, err := exec.LookPath("openssl")
-	if err != nil {
-		t.Skip("there is no openssl")
-	}
 	lines := func(c *Conn) {
 		defer c.Close()
 		in := bufio.NewScanner(c)
@@ -77,56 +113,63 @@ func TestOpenSSL(t *testing.T) {
 		if in.Err() != nil {
 			t.Error(in.Err())
 		}
+		if c.ConnectionState().Version == tls.VersionTLS13 && c.records.in.seq > 2 {
+			t.Errorf("%d records came under the same key", c.records.in.seq)
+		}
 	}
-	ecdsa, rsa := listen(t, base, lines), listen(t, rsaConfig(t), lines)
-	for _, k := range []struct{ addr, args string }{
-		{ecdsa, "-tls1_3 -ciphersuites TLS_AES_128_GCM_SHA256"},
-		{rsa, "-tls1_3 -ciphersuites TLS_AES_256_GCM_SHA384"},
-		{ecdsa, "-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256"},
-		{ecdsa, "-tls1_2 -cipher ECDHE-ECDSA-AES256-GCM-SHA384"},
-		{rsa, "-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256"},
-		{rsa, "-tls1_2 -cipher ECDHE-RSA-AES256-GCM-SHA384"},
-	} {
-		t.Run(k.args, func(t *testing.T) {
-			cmd := exec.Command(openssl, append([]string{"s_client", "-connect", k.addr}, strings.Fields(k.args)...)...)
-			in, err := cmd.StdinPipe()
+	addrs := map[string]string{"ecdsa": listen(t, base, lines), "rsa": listen(t, rsaConfig(t), lines)}
+	for _, client := range lineClients {
+		for name, args := range client.suites {
+			t.Run(client.program+" "+name, func(t *testing.T) {
+				host, port, _ := net.SplitHostPort(addrs[strings.Fields(name)[1]])
+				client.exchange(t, client.args(host, port, args), strings.HasPrefix(name, "1.3"))
+			})
+		}
+	}
+}
+
+func (k *lineClient) exchange(t *testing.T, args string, rekeys bool) {
+	program, err := exec.LookPath(k.program)
+	if err != nil {
+		t.Skip("there is no " + k.program)
+	}
+	cmd := exec.Command(program, strings.Fields(args)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout // where OpenSSL reports a KeyUpdate
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	say := func(line, want string) {
+		io.WriteString(in, line+"\n")
+		for want != "" {
+			got, err := r.ReadString('\n')
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%q: %v", line, err)
 			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
+			if strings.TrimSpace(got) == want {
+				return
 			}
-			cmd.Stderr = cmd.Stdout // where it tells of a KeyUpdate
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			r := bufio.NewReader(out)
-			say := func(line, want string) {
-				io.WriteString(in, line+"\n")
-				for {
-					got, err := r.ReadString('\n')
-					if err != nil {
-						t.Fatalf("%q: %v", line, err)
-					}
-					if strings.TrimSpace(got) == want {
-						return
-					}
-				}
-			}
-			say("one", "got one")
-			if strings.Contains(k.args, "tls1_3") { // commands of s_client: KeyUpdate, and with a request
-				say("k", "KEYUPDATE")
-				say("two", "got two")
-				say("K", "KEYUPDATE")
-			}
-			say("three", "got three")
-			in.Close()
-			rest, _ := io.ReadAll(r)
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("%v\n%s", err, rest)
-			}
-		})
+		}
+	}
+	say("one", "got one")
+	if rekeys {
+		say(k.rekey, k.updated)
+		say("two", "got two")
+		say(k.rekeyBoth, k.updated)
+	}
+	say("three", "got three")
+	in.Close()
+	rest, _ := io.ReadAll(r)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, rest)
 	}
 }
 

@@ -23,7 +23,7 @@ type Conn struct {
 	// stock is nil once the connection was taken over from crypto/tls. Then state and records do not
 	// change any more.
 	stock   atomic.Pointer[stock]
-	state   tls.ConnectionState
+	state   State
 	records Records
 
 	reading sync.Mutex
@@ -143,7 +143,7 @@ func (c *Conn) take(s *stock, t *tls.Conn, w *wire) {
 	}
 	w.cut.Store(true)
 	state.TLSUnique = bytes.Clone(state.TLSUnique) // it points into t
-	c.state, c.records = state, *records
+	c.state, c.records = newState(state), *records
 	if len(w.rest) > 0 {
 		c.in = buffers.Get().(*buffer)
 		c.in.wire = c.in.b[:copy(c.in.b[:], w.rest)]
@@ -154,7 +154,7 @@ func (c *Conn) take(s *stock, t *tls.Conn, w *wire) {
 
 // Attach returns a connection with the records of one that was detached, and what its handshake has
 // agreed upon. conn is below it. data has been opened, and is read first.
-func Attach(conn net.Conn, records Records, state tls.ConnectionState, data []byte) *Conn {
+func Attach(conn net.Conn, records Records, state State, data []byte) *Conn {
 	c := &Conn{Conn: conn, records: records, state: state}
 	if len(data) > 0 {
 		c.in = buffers.Get().(*buffer)
@@ -166,9 +166,9 @@ func Attach(conn net.Conn, records Records, state tls.ConnectionState, data []by
 // Detach returns the records and what the handshake has agreed upon, and true, if the connection
 // was taken over from crypto/tls. It is for a connection over which nothing was read or written,
 // and which is not used any more.
-func (c *Conn) Detach() (Records, tls.ConnectionState, bool) {
+func (c *Conn) Detach() (Records, State, bool) {
 	if c.stock.Load() != nil {
-		return Records{}, tls.ConnectionState{}, false
+		return Records{}, State{}, false
 	}
 	return c.records, c.state, true
 }
@@ -254,7 +254,7 @@ func (w *wire) took(n int) {
 func (c *Conn) ConnectionState() tls.ConnectionState {
 	s := c.stock.Load()
 	if s == nil {
-		return c.state
+		return c.state.Unpack()
 	}
 	if kept := s.conn.Load(); kept != nil {
 		return kept.ConnectionState()

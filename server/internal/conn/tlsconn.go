@@ -28,7 +28,7 @@ type tlsConn struct {
 	in      *tlsBuffer // nil while nothing has been received and not read
 	used    atomic.Uint32
 	records tlsrecord.Records
-	state   tls.ConnectionState
+	state   tlsrecord.State
 }
 
 const (
@@ -100,7 +100,7 @@ func (t *tlsConn) makeStack() {
 		s.feed, data = bytes.Clone(in.wire), in.data
 	}
 	s.tls = tlsrecord.Attach((*tlsInner)(s), t.records, t.state, data)
-	t.stack, t.records, t.state = s, tlsrecord.Records{}, tls.ConnectionState{}
+	t.stack, t.records, t.state = s, tlsrecord.Records{}, tlsrecord.State{}
 	t.dropInput()
 }
 
@@ -151,7 +151,7 @@ func (c *Conn) TLS() *tls.ConnectionState {
 		return &state
 	}
 	defer c.mu.Unlock()
-	state := t.state
+	state := t.state.Unpack()
 	return &state
 }
 
