@@ -1,7 +1,6 @@
 package park
 
 import (
-	"errors"
 	"net"
 	"time"
 
@@ -97,15 +96,3 @@ func (c *responseConn) Close() error {
 
 func (c *responseConn) LocalAddr() net.Addr  { return c.stream.NetConn().LocalAddr() }
 func (c *responseConn) RemoteAddr() net.Addr { return c.stream.NetConn().RemoteAddr() }
-
-// A noConn has the methods of a connection that none calls, or that have nothing to do.
-type noConn struct{}
-
-func (noConn) Read([]byte) (int, error)         { return 0, errors.ErrUnsupported }
-func (noConn) Write([]byte) (int, error)        { return 0, errors.ErrUnsupported }
-func (noConn) Close() error                     { return nil }
-func (noConn) LocalAddr() net.Addr              { return nil }
-func (noConn) RemoteAddr() net.Addr             { return nil }
-func (noConn) SetDeadline(time.Time) error      { return nil }
-func (noConn) SetReadDeadline(time.Time) error  { return nil }
-func (noConn) SetWriteDeadline(time.Time) error { return nil }
