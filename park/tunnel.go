@@ -124,9 +124,9 @@ func (s *tunnelSide) run() {
 	t.mu.Unlock()
 	switch {
 	case in && out && !s.plain: // the write to s may wait
-		t.in.goroutines.Go(func() { p.copy(copyQuietly) })
+		t.in.goroutines.Go(func() { p.copy(copyRest) })
 	case in:
-		p.copy(copyQuietly)
+		p.copy(copyRest)
 	}
 	switch {
 	case out && quiet:

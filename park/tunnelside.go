@@ -19,6 +19,7 @@ type copying uint8
 const (
 	copyReady   copying = iota // the rest of a TLS record, for readyWait
 	copyQuietly                // nothing
+	copyRest                   // nothing, and only what is kept is copied if the side is not plain
 	copyOwn                    // anything: it is the goroutine of a connection that is not parked
 )
 
@@ -64,6 +65,8 @@ func (s *tunnelSide) transfer(c copying) error {
 		return s.endStream()
 	case own != s.alone:
 		return nil // the side is parked before it is read, or has its own goroutine
+	case c == copyRest && !s.plain:
+		return nil // it is parked for writing, and the lot may be reading its header
 	}
 	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
