@@ -40,9 +40,9 @@ static void restarts(void)
 	int length = sizeof at;
 	SOCKET l = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
 	IS(bind(l, (SOCKADDR *)&at, sizeof at), 0);
-	IS(getsockname(l, &at, &length), 0);
+	IS(getsockname(l, (SOCKADDR *)&at, &length), 0);
 	IS(listen((int)l, 4), 0);
-	IS(connect(client, &at, sizeof at), 0);
+	IS(connect(client, (SOCKADDR *)&at, sizeof at), 0);
 	SOCKET s = accept(l, NULL, NULL);
 	closesocket(s); // first, so that the server has it in TIME_WAIT
 	char b;
