@@ -24,7 +24,8 @@ extern "C" {
 typedef int BOOL;
 typedef uint8_t BYTE, BOOLEAN, UINT8;
 typedef char CHAR;
-typedef int16_t SHORT;
+typedef int8_t INT8;
+typedef int16_t SHORT, INT16;
 typedef uint16_t WORD, USHORT, UINT16;
 typedef int32_t INT, LONG, INT32, LONG32;
 typedef uint32_t DWORD, ULONG, UINT, UINT32, ULONG32, DWORD32;

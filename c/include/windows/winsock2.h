@@ -51,8 +51,11 @@ static inline int sn_WSACleanup(void) { return 0; }
 #define u_long ULONG
 static inline int sn_ioctlsocket_long(SOCKET s, long command, unsigned long *argument)
 {
-	DWORD value = argument != NULL ? (DWORD)*argument : 0;
-	int result = sn_ioctlsocket(s, command, argument != NULL ? &value : NULL);
+	/* It may be the address of 32 bits, in a program that casts it. Only FIONREAD writes. */
+	if (argument == NULL || command != (long)FIONREAD)
+		return sn_ioctlsocket(s, command, argument);
+	DWORD value = 0;
+	int result = sn_ioctlsocket(s, command, &value);
 	if (result == 0)
 		*argument = value;
 	return result;

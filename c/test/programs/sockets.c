@@ -25,6 +25,12 @@ static void ioctls(void)
 	IS(ioctlsocket(pair[0], FIONBIO, &wide), 0);
 	wide = 1;
 	IS(ioctlsocket(pair[0], FIONBIO, &wide), 0);
+	struct {
+		int on;
+		DWORD after;
+	} cast = {1, 0xabcdabcd};
+	IS(ioctlsocket(pair[0], FIONBIO, (unsigned long *)(void *)&cast.on), 0);
+	IS(cast.after, 0xabcdabcd);
 	char b[8];
 	IS(recv(pair[0], b, sizeof b, 0), 7);
 	IS(recv(pair[0], b, sizeof b, 0), SOCKET_ERROR);
