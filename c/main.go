@@ -95,18 +95,18 @@ var moreProcs = sync.OnceFunc(func() {
 	}
 })
 
-//export snGoNewPort
-func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
+// newPort returns a port without a handle.
+func newPort() (*completionPort, error) {
 	moreProcs()
 	made, err := socknotify.New[key]()
 	if err != nil {
-		return creationCode(err)
+		return nil, err
 	}
 	p := &completionPort{Port: made, core: port.Of(made)}
 	if p.fd = p.core.Descriptor(); p.fd < 0 {
 		if p.stand, err = newStandIn(p.core.Core.Poller); err != nil {
 			made.Close()
-			return creationCode(err)
+			return nil, err
 		}
 		p.fd, p.core.Core.Park = p.stand.fd, p.stand.park
 	}
@@ -114,6 +114,15 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 	p.calls.New = func() any { return new(call) }
 	if !p.core.Core.Edges {
 		C.sn_set_edgeless()
+	}
+	return p, nil
+}
+
+//export snGoNewPort
+func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
+	p, err := newPort()
+	if err != nil {
+		return creationCode(err)
 	}
 	portsMu.Lock()
 	defer portsMu.Unlock()

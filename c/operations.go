@@ -102,6 +102,30 @@ func makeObject(fd int) (*object, error) {
 	return o, nil
 }
 
+// portless returns the port of operations whose socket or file has none. They complete by their
+// status and by events, and a goroutine dequeues what the port has. It returns nil if there can be
+// no port.
+var portless = sync.OnceValue(func() *completionPort {
+	p, err := newPort()
+	if err != nil {
+		return nil
+	}
+	go func() {
+		notes := make([]notification, 64)
+		for {
+			n, err := p.Process(nil, notes, -1)
+			if err != nil {
+				return
+			}
+			for i := range notes[:n] {
+				p.complete(&notes[i])
+			}
+			clear(notes[:n])
+		}
+	}()
+	return p
+})
+
 // An operation is an OVERLAPPED in flight.
 type operation struct {
 	op         overlapped.Op[key] // first, so that a pointer to it is one to the whole
@@ -109,6 +133,8 @@ type operation struct {
 	target     *object // what CancelIoEx finds it by
 	overlapped *C.OVERLAPPED
 	isFile     bool
+	// event is hEvent. Its lowest bit says that the completion is not queued.
+	event uintptr
 	// The result, once the operation has completed.
 	bytes  int
 	status uintptr
@@ -147,19 +173,22 @@ func newOperation(p *completionPort, obj *object, ov *C.OVERLAPPED) *operation {
 	o := operations.Get().(*operation)
 	o.port, o.target, o.overlapped = p, obj, ov
 	inFlight[ov] = o
+	o.event = *(*uintptr)(unsafe.Pointer(&ov.hEvent))
 	ov.InternalHigh = 0
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&ov.Internal)), pending)
 	return o
 }
 
-// begin returns a new operation on the object's port, and the key of its completion. It returns nil if the object has no
-// port, or the OVERLAPPED is in flight.
+// begin returns a new operation on the object's port, and the key of its completion. It returns nil
+// if the OVERLAPPED is in flight, or the object has no port and none can be made.
 func (obj *object) begin(ov *C.OVERLAPPED) (*operation, key) {
 	obj.mu.Lock()
 	p, completion := obj.port, obj.completion
 	obj.mu.Unlock()
 	if p == nil {
-		return nil, key{}
+		if p = portless(); p == nil {
+			return nil, key{}
+		}
 	}
 	return newOperation(p, obj, ov), key{completion, uintptr(unsafe.Pointer(ov))}
 }
@@ -169,6 +198,7 @@ func (obj *object) begin(ov *C.OVERLAPPED) (*operation, key) {
 // it belongs to the program already, and may be in flight on another port.
 func (o *operation) settle(bytes int, status uintptr) {
 	o.bytes, o.status = bytes, status
+	event := o.event &^ 1
 	inFlightMu.Lock()
 	if inFlight[o.overlapped] == o {
 		delete(inFlight, o.overlapped)
@@ -181,6 +211,9 @@ func (o *operation) settle(bytes int, status uintptr) {
 	if atomic.LoadInt32((*int32)(&C.sn_waiting)) != 0 {
 		C.sn_completed()
 	}
+	if event != 0 {
+		C.sn_signal(C.uintptr_t(event))
+	}
 }
 
 // maxGather is the size of the largest buffer that is kept with an operation's memory. It is enough
@@ -191,6 +224,7 @@ const maxGather = 1 << 17
 func (o *operation) recycle() {
 	o.port, o.target, o.overlapped = nil, nil, nil
 	o.from, o.fromLength, o.buffer = nil, nil, nil
+	o.event = 0
 	o.buffers = o.buffers[:0]
 	if cap(o.gather) > maxGather {
 		o.gather = nil
@@ -264,8 +298,11 @@ const (
 //export snGoTransfer
 func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *C.struct_sockaddr, addressLength *C.int,
 	offset C.uint64_t, ov *C.OVERLAPPED) C.uint32_t {
-	obj := objectOf(int(fd))
-	if obj == nil || (obj.file != nil) != (kind == readKind || kind == writeKind) && obj.socket == nil {
+	obj, err := makeObject(int(fd))
+	if err != nil {
+		return operationCode(err)
+	}
+	if (obj.file != nil) != (kind == readKind || kind == writeKind) && obj.socket == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
 	o, k := obj.begin(ov)
@@ -280,7 +317,6 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 		b = o.sendBuffer(list)
 	}
 	o.isFile = obj.file != nil
-	var err error
 	switch {
 	case kind == sendToKind:
 		to, ok := addrPort(address, int(*addressLength))
@@ -408,8 +444,9 @@ func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 	}
 	status = o.status
 	nt.Data = uintptr(o.bytes)
+	queued := o.event&1 == 0
 	o.recycle()
-	return status, true
+	return status, queued
 }
 
 //export snGoConnect
@@ -417,6 +454,9 @@ func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buff
 	ov *C.OVERLAPPED) C.uint32_t {
 	obj := objectOf(int(fd))
 	to, ok := addrPort(address, int(addressLength))
+	if obj == nil {
+		obj, _ = makeObject(int(fd))
+	}
 	if obj == nil || obj.socket == nil || !ok {
 		return C.ERROR_INVALID_PARAMETER
 	}

@@ -35,9 +35,12 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 	}
 	if (total > MAX_BYTES)
 		return WSAEINVAL;
-	if (o != NULL && o->hEvent != NULL)
+	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return ERROR_NOT_SUPPORTED;
-	return atomic_load_explicit(&sn_forked, memory_order_relaxed) ? ERROR_NOT_SUPPORTED : 0;
+	// The lowest bit of hEvent says that the completion is not queued.
+	if (o != NULL && o->hEvent != NULL && !sn_ResetEvent((HANDLE)((uintptr_t)o->hEvent & ~(uintptr_t)1)))
+		return ERROR_INVALID_HANDLE;
+	return 0;
 }
 
 // now makes a call that is not overlapped.

@@ -251,7 +251,8 @@ BOOL sn_CloseHandle(HANDLE h)
 			return TRUE;
 		break;
 	case SN_KIND_THREAD:
-		if (sn_close_thread(h))
+	case SN_KIND_EVENT:
+		if (sn_close_object(h))
 			return TRUE;
 		break;
 	}

@@ -15,6 +15,7 @@
 #define SN_KIND_SHIFT 28
 #define SN_KIND_PORT 4
 #define SN_KIND_THREAD 5
+#define SN_KIND_EVENT 6
 #define SN_INDEX_MASK 0xfffffff
 #define SN_GENERATION_SHIFT 32
 
@@ -93,7 +94,11 @@ bool sn_left(const struct timespec *until, struct timespec *t);
 // sn_message receives or sends, as sn_recv and sn_send do.
 ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
 
-BOOL sn_close_thread(HANDLE h);
+// sn_close_object closes the handle of a thread or an event. It returns FALSE if the handle is none.
+BOOL sn_close_object(HANDLE h);
+
+// sn_signal sets an event, for the end of an operation.
+void sn_signal(uintptr_t event);
 
 // SN_WAIT is what snGoProcess and snGoWait return if the thread must wait; it is no Windows error.
 #define SN_WAIT 0x80000001u

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -244,6 +245,46 @@ int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
 		result += keep(&fds[i], reads, READS) + keep(&fds[i], writes, WRITES) +
 			keep(&fds[i], excepts, EXCEPTS);
 	return result;
+}
+
+SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition, DWORD_PTR data)
+{
+	(void)data;
+	if (condition != NULL) // of connections that the system has not accepted yet
+		return (SOCKET)(LONG_PTR)sn_fail_socket(WSAEOPNOTSUPP);
+	return sn_accept(s, address, (socklen_t *)(void *)length);
+}
+
+// A timeout is a DWORD of milliseconds on Windows.
+static int set_timeout(int fd, int option, DWORD ms)
+{
+	struct timeval t = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
+	return setsockopt(fd, SOL_SOCKET, option, &t, sizeof t);
+}
+
+int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length)
+{
+	int fd = descriptor(s);
+	if (level == SOL_SOCKET) {
+		switch (option) {
+		case SN_SO_UPDATE_ACCEPT_CONTEXT: // AcceptEx and ConnectEx have done it
+		case SN_SO_UPDATE_CONNECT_CONTEXT:
+		case SN_SO_EXCLUSIVEADDRUSE: // it is so for each socket
+			return 0;
+		case SO_RCVTIMEO:
+		case SO_SNDTIMEO:
+			if (value != NULL && length == sizeof(DWORD)) {
+				DWORD ms;
+				memcpy(&ms, value, sizeof ms);
+				return set_timeout(fd, option, ms);
+			}
+		}
+	}
+	if (value != NULL && length == 1) { // a C++ bool, or a BOOLEAN
+		int wide = *(const unsigned char *)value;
+		return setsockopt(fd, level, option, &wide, sizeof wide);
+	}
+	return setsockopt(fd, level, option, value, (socklen_t)length);
 }
 
 int sn_closesocket(SOCKET s)

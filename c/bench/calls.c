@@ -3,7 +3,10 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <winsock2.h>
+
+extern int socketpair(int, int, int, int[2]); // Winsock has none
 
 static double cpu(void)
 {

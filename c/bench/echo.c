@@ -6,6 +6,7 @@
 // library, with persistent level registrations or one-shot ones. With several threads, level has a port for each, so that no
 // two threads are notified of one request. It prints the CPU of the server for each request, and the requests a second.
 #define _GNU_SOURCE
+#include <winsock2.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <winsock2.h>
+#include <unistd.h>
 
 enum { CONNECTIONS = 100, SIZE = 64, BATCH = 64 };
 
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
 	}
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int length = sizeof at, l = (socket)(AF_INET, SOCK_STREAM, 0), yes = 1;
-	check(bind(l, (struct sockaddr *)&at, sizeof at) == 0 && listen(l, CONNECTIONS) == 0 && getsockname(l, &at, &length) == 0, "listen");
+	check(bind(l, (struct sockaddr *)&at, sizeof at) == 0 && listen(l, CONNECTIONS) == 0 && getsockname(l, (SOCKADDR *)&at, &length) == 0, "listen");
 	pid_t client = fork();
 	if (client == 0)
 		load(&at);

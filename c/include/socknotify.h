@@ -24,12 +24,13 @@ extern "C" {
 typedef int BOOL;
 typedef uint8_t BYTE, BOOLEAN, UINT8;
 typedef char CHAR;
-typedef int16_t SHORT;
+typedef int8_t INT8;
+typedef int16_t SHORT, INT16;
 typedef uint16_t WORD, USHORT, UINT16;
 typedef int32_t INT, LONG, INT32, LONG32;
 typedef uint32_t DWORD, ULONG, UINT, UINT32, ULONG32, DWORD32;
-typedef int64_t LONGLONG, LONG64, INT64;
-typedef uint64_t ULONGLONG, DWORD64, UINT64, ULONG64;
+typedef long long LONGLONG, LONG64, INT64;
+typedef unsigned long long ULONGLONG, DWORD64, UINT64, ULONG64;
 typedef uintptr_t ULONG_PTR, DWORD_PTR, UINT_PTR, SIZE_T;
 typedef intptr_t LONG_PTR, INT_PTR, SSIZE_T;
 typedef void *PVOID, *LPVOID, *HANDLE;
@@ -47,6 +48,31 @@ typedef ULONG_PTR *PULONG_PTR;
 typedef HANDLE *PHANDLE, *LPHANDLE;
 typedef BYTE *PBYTE, *LPBYTE;
 typedef DWORD_PTR *PDWORD_PTR;
+typedef float FLOAT;
+typedef uint8_t UCHAR, *PUCHAR;
+typedef CHAR *PCHAR;
+typedef const CHAR *PCSTR;
+typedef CHAR *PSTR;
+typedef WCHAR *PWSTR;
+typedef const WCHAR *PCWSTR;
+typedef USHORT *PUSHORT;
+typedef WORD *PWORD, *LPWORD;
+typedef ULONGLONG *PULONGLONG;
+typedef int32_t HRESULT;
+typedef void *HMODULE, *HINSTANCE;
+typedef INT_PTR (*FARPROC)(void);
+
+typedef union _LARGE_INTEGER {
+	__extension__ struct {
+		DWORD LowPart;
+		LONG HighPart;
+	};
+	struct {
+		DWORD LowPart;
+		LONG HighPart;
+	} u;
+	LONGLONG QuadPart;
+} LARGE_INTEGER, *PLARGE_INTEGER;
 
 /* A SOCKET is a descriptor of the system. */
 typedef UINT_PTR SOCKET;
@@ -147,6 +173,8 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define ERROR_MORE_DATA 234
 #define ERROR_MR_MID_NOT_FOUND 317
 #define ERROR_ABANDONED_WAIT_0 735
+#define ERROR_MOD_NOT_FOUND 126
+#define ERROR_PROC_NOT_FOUND 127
 #define ERROR_OPERATION_ABORTED 995
 #define ERROR_IO_INCOMPLETE 996
 #define ERROR_IO_PENDING 997
@@ -244,6 +272,11 @@ int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
 int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
 	const struct timeval *timeout);
+int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length);
+#define SN_SO_UPDATE_ACCEPT_CONTEXT 0x700B
+#define SN_SO_UPDATE_CONNECT_CONTEXT 0x7010
+#define SN_SO_EXCLUSIVEADDRUSE (~SO_REUSEADDR)
+SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition, DWORD_PTR data);
 int sn_closesocket(SOCKET s);
 int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
 
@@ -286,8 +319,47 @@ HANDLE sn_CreateThread(void *attributes, SIZE_T stackSize, LPTHREAD_START_ROUTIN
 DWORD sn_GetCurrentThreadId(void);
 DWORD sn_WaitForSingleObject(HANDLE object, DWORD timeoutMs);
 DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs);
+DWORD sn_ResumeThread(HANDLE thread);
+void sn_ExitThread(DWORD code);
 BOOL sn_GetExitCodeThread(HANDLE thread, LPDWORD code);
 int sn_wprintf_s(const WCHAR *format, ...);
+void sn_Sleep(DWORD ms);
+
+/* Events. */
+HANDLE sn_CreateEvent(void *attributes, BOOL manualReset, BOOL initialState, const void *name);
+BOOL sn_SetEvent(HANDLE event);
+BOOL sn_ResetEvent(HANDLE event);
+
+/* The system. */
+typedef struct _SYSTEM_INFO {
+	WORD wProcessorArchitecture;
+	WORD wReserved;
+	DWORD dwPageSize;
+	LPVOID lpMinimumApplicationAddress;
+	LPVOID lpMaximumApplicationAddress;
+	DWORD_PTR dwActiveProcessorMask;
+	DWORD dwNumberOfProcessors;
+	DWORD dwProcessorType;
+	DWORD dwAllocationGranularity;
+	WORD wProcessorLevel;
+	WORD wProcessorRevision;
+} SYSTEM_INFO, *LPSYSTEM_INFO;
+
+/* The processors and the size of a page. Members that are the processor's kind are 0. */
+void sn_GetSystemInfo(SYSTEM_INFO *info);
+DWORD sn_GetCurrentProcessId(void);
+HMODULE sn_LoadLibraryA(LPCSTR name);
+HMODULE sn_LoadLibraryW(LPCWSTR name);
+FARPROC sn_GetProcAddress(HMODULE module, LPCSTR name);
+
+/* SIGINT is CTRL_C_EVENT, and SIGTERM CTRL_CLOSE_EVENT. A thread of the library's calls the handlers. */
+typedef BOOL (*PHANDLER_ROUTINE)(DWORD event);
+#define CTRL_C_EVENT 0
+#define CTRL_BREAK_EVENT 1
+#define CTRL_CLOSE_EVENT 2
+#define CTRL_LOGOFF_EVENT 5
+#define CTRL_SHUTDOWN_EVENT 6
+BOOL sn_SetConsoleCtrlHandler(PHANDLER_ROUTINE handler, BOOL adds);
 
 /* Layouts of Windows on 64-bit processors. */
 #ifdef __cplusplus

@@ -221,7 +221,7 @@ func TestSymbols(t *testing.T) {
 // programs are the test programs in C.
 var programs = []string{
 	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
-	"reuse", "sockets", "closes", "undequeued",
+	"reuse", "sockets", "closes", "undequeued", "events", "console",
 }
 
 func TestPrograms(t *testing.T) {
@@ -262,7 +262,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil},
+		{"edge", nil}, {"events", nil}, {"console", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
@@ -314,6 +314,23 @@ func TestHeaders(t *testing.T) {
 	} {
 		t.Run(c.compiler+" "+c.std, func(t *testing.T) {
 			compile(t, c.compiler, "programs/"+c.file, "-std="+c.std, "-Wpedantic")
+		})
+	}
+}
+
+// A program compiles without a change, with the macro by which it knows Windows, in C and in C++.
+// It prints what is expected, and its own functions have names of the system's.
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ compiler, file, std string }{
+		{"gcc", "names.c", "c11"}, {"clang", "names.c", "gnu17"}, {"g++", "names.cpp", "c++17"},
+		{"clang++", "names.cpp", "c++20"},
+	} {
+		t.Run(c.compiler+" "+c.std, func(t *testing.T) {
+			program := compile(t, c.compiler, "programs/"+c.file, "-std="+c.std, "-Wpedantic", "-D_WIN32")
+			const want = "names: all as expected\n"
+			if got := run(t, "epoll", program); got != want {
+				t.Errorf("the program prints %q, not %q", got, want)
+			}
 		})
 	}
 }

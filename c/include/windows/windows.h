@@ -12,20 +12,48 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include <wchar.h>
 
-#include "../socknotify.h"
+#include "msvc.h"
+#include "sockets.h"
 #include "sal.h"
 
 #define VOID void
 #define CONST const
+#define IN
+#define OUT
+#define OPTIONAL
 #define WINAPI
+#define WINAPIV
+#define NTAPI
 #define CALLBACK
 #define APIENTRY
 #define WSAAPI
 #define PASCAL
 #define FORCEINLINE static inline
+#define FAR
+#define NEAR
+
+/* Characters. */
+#ifdef UNICODE
+typedef WCHAR TCHAR;
+#define TEXT(s) L##s
+#else
+typedef char TCHAR;
+#define TEXT(s) s
+#endif
+typedef TCHAR *LPTSTR, *PTSTR;
+typedef const TCHAR *LPCTSTR, *PCTSTR;
+#define MAX_PATH 260
+#define MAXDWORD 0xffffffff
+
+#define S_OK ((HRESULT)0)
+#define S_FALSE ((HRESULT)1)
+#define E_FAIL ((HRESULT)0x80004005)
+#define E_INVALIDARG ((HRESULT)0x80070057)
+#define E_OUTOFMEMORY ((HRESULT)0x8007000e)
+#define SUCCEEDED(result) ((HRESULT)(result) >= 0)
+#define FAILED(result) ((HRESULT)(result) < 0)
 #define UNREFERENCED_PARAMETER(p) ((void)(p))
 
 #define MAKEWORD(low, high) ((WORD)(((low) & 0xff) | ((high) & 0xff) << 8))
@@ -35,6 +63,12 @@
 #define ARRAYSIZE(array) RTL_NUMBER_OF(array)
 #define _countof(array) RTL_NUMBER_OF(array)
 #define CONTAINING_RECORD(address, type, field) ((type *)((char *)(address) - offsetof(type, field)))
+#define MAKELONG(low, high) ((LONG)((WORD)(low) | (DWORD)(WORD)(high) << 16))
+#define LOWORD(n) ((WORD)((DWORD_PTR)(n) & 0xffff))
+#define HIWORD(n) ((WORD)((DWORD_PTR)(n) >> 16 & 0xffff))
+#define MoveMemory(to, from, size) memmove((to), (from), (size))
+#define FillMemory(to, size, value) memset((to), (value), (size))
+#define SecureZeroMemory(to, size) explicit_bzero((to), (size))
 #define ZeroMemory(to, size) memset((to), 0, (size))
 #define CopyMemory(to, from, size) memcpy((to), (from), (size))
 #define _ASSERT(condition) assert(condition)
@@ -75,44 +109,44 @@ static inline HANDLE sn_LocalFree(HANDLE memory)
 #define HasOverlappedIoCompleted(o) (__atomic_load_n(&(o)->Internal, __ATOMIC_ACQUIRE) != STATUS_PENDING)
 #define STATUS_PENDING 0x103u
 
+/* The standard input has descriptor 0, which is no handle. */
+#define STD_OUTPUT_HANDLE ((DWORD)-11)
+#define STD_ERROR_HANDLE ((DWORD)-12)
+#define GetStdHandle(which) ((HANDLE)(LONG_PTR)((which) == STD_OUTPUT_HANDLE ? 1 : (which) == STD_ERROR_HANDLE ? 2 : -1))
+#define WriteConsoleA(console, text, length, written, reserved) \
+	((void)(reserved), sn_WriteFile((console), (text), (length), (written), NULL))
+#define WriteConsole WriteConsoleA
+#define lstrlenA(s) ((int)strlen(s))
+#ifndef UNICODE
+#define lstrlen lstrlenA
+#endif
+
 /* The HANDLE of an open file. */
 #define _get_osfhandle(descriptor) ((intptr_t)(descriptor))
 #define _open_osfhandle(handle, flags) ((int)(handle))
 
-typedef struct _SYSTEM_INFO {
-	WORD wProcessorArchitecture;
-	WORD wReserved;
-	DWORD dwPageSize;
-	LPVOID lpMinimumApplicationAddress;
-	LPVOID lpMaximumApplicationAddress;
-	DWORD_PTR dwActiveProcessorMask;
-	DWORD dwNumberOfProcessors;
-	DWORD dwProcessorType;
-	DWORD dwAllocationGranularity;
-	WORD wProcessorLevel;
-	WORD wProcessorRevision;
-} SYSTEM_INFO, *LPSYSTEM_INFO;
-
-/* The processors and the size of a page. Members that are the processor's kind are 0. */
-static inline void sn_GetSystemInfo(SYSTEM_INFO *info)
-{
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	memset(info, 0, sizeof *info);
-	info->dwPageSize = (DWORD)sysconf(_SC_PAGESIZE);
-	info->dwNumberOfProcessors = processors > 0 ? (DWORD)processors : 1;
-	info->dwActiveProcessorMask = ~(DWORD_PTR)0;
-	if (info->dwNumberOfProcessors < 64)
-		info->dwActiveProcessorMask = ((DWORD_PTR)1 << info->dwNumberOfProcessors) - 1;
-	info->dwAllocationGranularity = info->dwPageSize;
-}
 #define GetSystemInfo sn_GetSystemInfo
 
+#define GetCurrentProcessId sn_GetCurrentProcessId
 #define CreateThread sn_CreateThread
+#define CREATE_SUSPENDED 0x4
+#define ResumeThread sn_ResumeThread
+#define ExitThread sn_ExitThread
+#define ExitProcess(code) exit((int)(code))
 #define GetCurrentThreadId sn_GetCurrentThreadId
 #define GetExitCodeThread sn_GetExitCodeThread
 #define WaitForSingleObject sn_WaitForSingleObject
 #define WaitForMultipleObjects sn_WaitForMultipleObjects
+#define WaitForSingleObjectEx(object, ms, alertable) sn_WaitForSingleObject((object), (ms))
+#define WaitForMultipleObjectsEx(count, objects, all, ms, alertable) \
+	sn_WaitForMultipleObjects((count), (objects), (all), (ms))
 #define MAXIMUM_WAIT_OBJECTS 64
+#define CreateEvent sn_CreateEvent
+#define CreateEventA sn_CreateEvent
+#define CreateEventW sn_CreateEvent
+#define SetEvent sn_SetEvent
+#define ResetEvent sn_ResetEvent
+#define SetConsoleCtrlHandler sn_SetConsoleCtrlHandler
 #define STILL_ACTIVE 259
 #define wprintf_s sn_wprintf_s
 #define RaiseFailFastException(record, context, flags) abort()
@@ -120,15 +154,6 @@ static inline BOOL sn_SwitchToThread(void) { return sched_yield() == 0; }
 #define SwitchToThread sn_SwitchToThread
 #define YieldProcessor() __asm__ __volatile__("" ::: "memory")
 
-static inline void sn_Sleep(DWORD ms)
-{
-	struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
-	if (ms == INFINITE)
-		for (;;)
-			pause();
-	while (nanosleep(&t, &t) != 0) {
-	}
-}
 #define Sleep sn_Sleep
 
 static inline ULONGLONG sn_GetTickCount64(void)
@@ -139,11 +164,79 @@ static inline ULONGLONG sn_GetTickCount64(void)
 }
 #define GetTickCount64 sn_GetTickCount64
 
+static inline DWORD sn_GetTickCount(void) { return (DWORD)sn_GetTickCount64(); }
+#define GetTickCount sn_GetTickCount
+
+static inline BOOL sn_QueryPerformanceCounter(LARGE_INTEGER *count)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	count->QuadPart = (LONGLONG)t.tv_sec * 1000000000 + t.tv_nsec;
+	return TRUE;
+}
+#define QueryPerformanceCounter sn_QueryPerformanceCounter
+static inline BOOL sn_QueryPerformanceFrequency(LARGE_INTEGER *frequency)
+{
+	frequency->QuadPart = 1000000000;
+	return TRUE;
+}
+#define QueryPerformanceFrequency sn_QueryPerformanceFrequency
+
+/* The heap is that of malloc. */
+#define HEAP_ZERO_MEMORY 0x8
+#define GetProcessHeap() ((HANDLE)1)
+static inline LPVOID sn_HeapAlloc(DWORD flags, SIZE_T size)
+{
+	if (size == 0)
+		size = 1; /* which is a block, too */
+	return flags & HEAP_ZERO_MEMORY ? calloc(1, size) : malloc(size);
+}
+static inline BOOL sn_HeapFree(LPVOID memory)
+{
+	free(memory);
+	return TRUE;
+}
+#define HeapAlloc(heap, flags, size) ((void)(heap), sn_HeapAlloc((flags), (size)))
+#define HeapFree(heap, flags, memory) ((void)(heap), sn_HeapFree(memory))
+#define GMEM_FIXED 0
+#define GMEM_ZEROINIT 0x40
+#define GPTR 0x40
+#define GlobalAlloc(flags, size) sn_HeapAlloc((flags) & GMEM_ZEROINIT ? HEAP_ZERO_MEMORY : 0, (size))
+#define GlobalFree sn_LocalFree
+#define LPTR 0x40
+#define LocalAlloc GlobalAlloc
+
+/* The modules that have functions of this library have a handle. */
+#define LoadLibraryA sn_LoadLibraryA
+#define LoadLibraryW sn_LoadLibraryW
+#define GetModuleHandleA sn_LoadLibraryA
+#define GetModuleHandleW sn_LoadLibraryW
+#ifdef UNICODE
+#define LoadLibrary LoadLibraryW
+#define GetModuleHandle GetModuleHandleW
+#else
+#define LoadLibrary LoadLibraryA
+#define GetModuleHandle GetModuleHandleA
+#endif
+#define GetProcAddress sn_GetProcAddress
+#define FreeLibrary(module) ((void)(module), TRUE)
+
+/* No call completes at once, so that none has to be skipped. */
+#define FILE_SKIP_COMPLETION_PORT_ON_SUCCESS 0x1
+#define FILE_SKIP_SET_EVENT_ON_HANDLE 0x2
+static inline BOOL sn_SetFileCompletionNotificationModes(HANDLE file, UCHAR flags)
+{
+	(void)file, (void)flags;
+	return TRUE;
+}
+#define SetFileCompletionNotificationModes sn_SetFileCompletionNotificationModes
+
 /* An SRWLOCK is a lock of pthreads, and so larger than on Windows. */
 typedef struct {
 	pthread_rwlock_t lock;
 } SRWLOCK, *PSRWLOCK;
 #define SRWLOCK_INIT {PTHREAD_RWLOCK_INITIALIZER}
+#define RTL_SRWLOCK_INIT SRWLOCK_INIT
 #define InitializeSRWLock(l) ((void)pthread_rwlock_init(&(l)->lock, NULL))
 #define AcquireSRWLockExclusive(l) ((void)pthread_rwlock_wrlock(&(l)->lock))
 #define ReleaseSRWLockExclusive(l) ((void)pthread_rwlock_unlock(&(l)->lock))
@@ -184,12 +277,34 @@ static inline void sn_InitializeCriticalSection(CRITICAL_SECTION *c)
 #define InterlockedCompareExchange(p, v, old) __sync_val_compare_and_swap((p), (old), (v))
 #define InterlockedExchangePointer(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
 #define InterlockedCompareExchangePointer(p, v, old) __sync_val_compare_and_swap((p), (old), (v))
+#define InterlockedExchange8 InterlockedExchange
+#define InterlockedExchange16 InterlockedExchange
+#define InterlockedIncrement16 InterlockedIncrement
+#define InterlockedDecrement16 InterlockedDecrement
 #define InterlockedIncrement64 InterlockedIncrement
 #define InterlockedDecrement64 InterlockedDecrement
 #define InterlockedAdd64 InterlockedAdd
 #define InterlockedExchangeAdd64 InterlockedExchangeAdd
 #define InterlockedExchange64 InterlockedExchange
 #define InterlockedCompareExchange64 InterlockedCompareExchange
+/* The compiler's names of these. */
+#define _InterlockedIncrement InterlockedIncrement
+#define _InterlockedDecrement InterlockedDecrement
+#define _InterlockedExchangeAdd InterlockedExchangeAdd
+#define _InterlockedExchange InterlockedExchange
+#define _InterlockedAnd InterlockedAnd
+#define _InterlockedOr InterlockedOr
+#define _InterlockedXor InterlockedXor
+#define _InterlockedCompareExchange InterlockedCompareExchange
+#define _InterlockedExchangePointer InterlockedExchangePointer
+#define _InterlockedCompareExchangePointer InterlockedCompareExchangePointer
+#define _InterlockedIncrement64 InterlockedIncrement64
+#define _InterlockedDecrement64 InterlockedDecrement64
+#define _InterlockedExchangeAdd64 InterlockedExchangeAdd64
+#define _InterlockedExchange64 InterlockedExchange64
+#define _InterlockedCompareExchange64 InterlockedCompareExchange64
 #define MemoryBarrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+#include "crt.h"
 
 #endif

@@ -6,15 +6,6 @@
 #define _GNU_SOURCE 1 /* with -std=c11 the C library hides pthreads and more */
 #endif
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/ioctl.h>
-#include <sys/select.h>
-#include <sys/socket.h>
-#include <sys/types.h>
-
 #include "windows.h"
 
 #define ProcessSocketNotifications sn_ProcessSocketNotifications
@@ -52,25 +43,6 @@ static inline int sn_WSACleanup(void) { return 0; }
 #define SD_SEND SHUT_WR
 #define SD_BOTH SHUT_RDWR
 
-/* These are macros with arguments, so that members of the same names stay what they are. */
-#define accept(s, address, length) sn_accept((s), (struct sockaddr *)(address), (socklen_t *)(length))
-#ifdef __cplusplus
-extern "C++" {
-template <class S, class L> static inline int bind(S s, const struct sockaddr *name, L length)
-{
-	return sn_bind((SOCKET)s, name, (socklen_t)length); /* std::bind stays what it is */
-}
-}
-#else
-#define bind(s, name, length) \
-	sn_bind((SOCKET)(s), (const struct sockaddr *)(name), (socklen_t)(length))
-#endif
-#define connect(s, name, length) sn_connect((s), (const struct sockaddr *)(name), (socklen_t)(length))
-#define recv(s, buffer, length, flags) sn_recv((s), (buffer), (length), (flags))
-#define recvfrom(s, buffer, length, flags, from, fromLength) \
-	sn_recvfrom((s), (buffer), (length), (flags), (struct sockaddr *)(from), (socklen_t *)(fromLength))
-#define send(s, buffer, length, flags) sn_send((s), (buffer), (length), (flags))
-#define sendto(s, buffer, length, flags, to, toLength) sn_sendto((s), (buffer), (length), (flags), (to), (toLength))
 #define select(count, reads, writes, excepts, timeout) \
 	sn_select((int)(count), (reads), (writes), (excepts), (timeout))
 #define closesocket(s) sn_closesocket(s)
@@ -79,8 +51,11 @@ template <class S, class L> static inline int bind(S s, const struct sockaddr *n
 #define u_long ULONG
 static inline int sn_ioctlsocket_long(SOCKET s, long command, unsigned long *argument)
 {
-	DWORD value = argument != NULL ? (DWORD)*argument : 0;
-	int result = sn_ioctlsocket(s, command, argument != NULL ? &value : NULL);
+	/* It may be the address of 32 bits, in a program that casts it. Only FIONREAD writes. */
+	if (argument == NULL || command != (long)FIONREAD)
+		return sn_ioctlsocket(s, command, argument);
+	DWORD value = 0;
+	int result = sn_ioctlsocket(s, command, &value);
 	if (result == 0)
 		*argument = value;
 	return result;
@@ -103,22 +78,6 @@ static inline int sn_ioctlsocket_any(SOCKET s, long command, unsigned long *argu
 		(s), (command), (argument))
 #endif
 
-/* Lengths of addresses and options are int on Windows and socklen_t here. */
-#define getsockname(s, address, length) getsockname((int)(s), (struct sockaddr *)(address), (socklen_t *)(length))
-#define getpeername(s, address, length) getpeername((int)(s), (struct sockaddr *)(address), (socklen_t *)(length))
-#define getsockopt(s, level, option, value, length) getsockopt((int)(s), (level), (option), (value), (socklen_t *)(length))
-
-/* AcceptEx and ConnectEx need neither of these options, so setting them does nothing. */
-#define SO_UPDATE_ACCEPT_CONTEXT 0x700B
-#define SO_UPDATE_CONNECT_CONTEXT 0x7010
-static inline int sn_setsockopt(SOCKET s, int level, int option, const void *value, socklen_t length)
-{
-	if (level == SOL_SOCKET && (option == SO_UPDATE_ACCEPT_CONTEXT || option == SO_UPDATE_CONNECT_CONTEXT))
-		return 0;
-	return setsockopt((int)s, level, option, value, length);
-}
-#define setsockopt(s, level, option, value, length) sn_setsockopt((s), (level), (option), (value), (socklen_t)(length))
-
 typedef OVERLAPPED WSAOVERLAPPED, *LPWSAOVERLAPPED;
 typedef struct sockaddr SOCKADDR, *PSOCKADDR, *LPSOCKADDR;
 typedef struct sockaddr_in SOCKADDR_IN, *PSOCKADDR_IN, *LPSOCKADDR_IN;
@@ -128,6 +87,7 @@ typedef struct hostent HOSTENT, *PHOSTENT;
 typedef struct timeval TIMEVAL;
 typedef struct linger LINGER, *PLINGER, *LPLINGER;
 
+#define SOMAXCONN_HINT(n) (n)
 #define WSA_FLAG_OVERLAPPED 0x01
 #define WSA_FLAG_NO_HANDLE_INHERIT 0x80
 
@@ -141,6 +101,25 @@ static inline SOCKET sn_WSASocket(int family, int type, int protocol, DWORD flag
 #define WSASocketA(family, type, protocol, info, group, flags) sn_WSASocket((family), (type), (protocol), (flags))
 #define WSASocketW WSASocketA
 #define WSASocket WSASocketA
+
+#define WSAAccept(s, address, length, condition, data) \
+	sn_WSAAccept((s), (address), (length), (void *)(condition), (DWORD_PTR)(data))
+
+#define WSAConnect(s, name, length, caller, callee, sqos, gqos) connect((s), (name), (length))
+
+typedef HANDLE WSAEVENT, *LPWSAEVENT;
+#define WSA_INVALID_EVENT ((WSAEVENT)NULL)
+#define WSA_MAXIMUM_WAIT_EVENTS MAXIMUM_WAIT_OBJECTS
+#define WSA_WAIT_EVENT_0 WAIT_OBJECT_0
+#define WSA_WAIT_TIMEOUT WAIT_TIMEOUT
+#define WSA_WAIT_FAILED WAIT_FAILED
+#define WSA_INFINITE INFINITE
+#define WSACreateEvent() sn_CreateEvent(NULL, TRUE, FALSE, NULL)
+#define WSASetEvent sn_SetEvent
+#define WSAResetEvent sn_ResetEvent
+#define WSACloseEvent sn_CloseHandle
+#define WSAWaitForMultipleEvents(count, events, all, ms, alertable) \
+	sn_WaitForMultipleObjects((count), (events), (all), (ms))
 
 #define WSARecv sn_WSARecv
 #define WSASend sn_WSASend

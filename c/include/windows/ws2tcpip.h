@@ -10,4 +10,34 @@ typedef struct addrinfo ADDRINFOA, *PADDRINFOA;
 #define InetPtonA inet_pton
 #define InetNtopA inet_ntop
 
+static inline int sn_InetPtonW(int family, const WCHAR *text, void *address)
+{
+	char narrow[INET6_ADDRSTRLEN] = "";
+	for (size_t i = 0; text[i] != 0; i++) {
+		if (i == sizeof narrow - 1 || text[i] > 0x7e)
+			return 0;
+		narrow[i] = (char)text[i];
+	}
+	return inet_pton(family, narrow, address);
+}
+
+static inline const WCHAR *sn_InetNtopW(int family, const void *address, WCHAR *text, size_t size)
+{
+	char narrow[INET6_ADDRSTRLEN] = "";
+	if (inet_ntop(family, address, narrow, (unsigned)(size < sizeof narrow ? size : sizeof narrow)) == NULL)
+		return NULL;
+	for (size_t i = 0; i <= strlen(narrow); i++)
+		text[i] = (unsigned char)narrow[i];
+	return text;
+}
+#define InetPtonW sn_InetPtonW
+#define InetNtopW sn_InetNtopW
+#ifdef UNICODE
+#define InetPton InetPtonW
+#define InetNtop InetNtopW
+#else
+#define InetPton InetPtonA
+#define InetNtop InetNtopA
+#endif
+
 #endif

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <winsock2.h>
 #include <ws2tcpip.h>
 
@@ -33,6 +34,8 @@ static inline HANDLE new_port(void)
 	CHECK(port != NULL);
 	return port;
 }
+
+extern int socketpair(int, int, int, int[2]);
 
 static inline void new_pair(SOCKET pair[2], int type)
 {

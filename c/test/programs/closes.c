@@ -43,7 +43,7 @@ static DWORD WINAPI blocks(LPVOID unused)
 		result = recv(s, b, sizeof b, MSG_WAITALL);
 		break;
 	case CONNECT:
-		result = connect(s, &shared.to, sizeof shared.to);
+		result = connect(s, (SOCKADDR *)&shared.to, sizeof shared.to);
 		break;
 	default:
 		FD_ZERO(&set);
@@ -71,7 +71,7 @@ static struct sockaddr_in bound(SOCKET s)
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int length = sizeof at;
 	IS(bind((int)s, (struct sockaddr *)&at, sizeof at), 0);
-	IS(getsockname(s, &at, &length), 0);
+	IS(getsockname(s, (SOCKADDR *)&at, &length), 0);
 	return at;
 }
 
@@ -92,7 +92,7 @@ static void closes(kind k, BOOL associated)
 			for (int i = 0; i < 4; i++) {
 				fill[i] = socket(AF_INET, SOCK_STREAM, 0);
 				IS(ioctlsocket(fill[i], FIONBIO, &on), 0);
-				IS(connect(fill[i], &shared.to, sizeof shared.to), SOCKET_ERROR);
+				IS(connect(fill[i], (SOCKADDR *)&shared.to, sizeof shared.to), SOCKET_ERROR);
 			}
 			pair[0] = socket(AF_INET, SOCK_STREAM, 0);
 			pair[1] = listener;
@@ -199,7 +199,7 @@ static void others(void)
 	// arguments.
 	struct sockaddr_in at = bound(l);
 	IS(listen((int)l, 4), 0);
-	IS(connect(s, &at, sizeof at), 0);
+	IS(connect(s, (SOCKADDR *)&at, sizeof at), 0);
 	IS(fcntl((int)s, F_GETFL) & O_NONBLOCK, 0);
 	fd_set reads, writes;
 	FD_ZERO(&reads);
@@ -227,7 +227,7 @@ static void others(void)
 	closesocket(s);
 	closesocket(l);
 	s = socket(AF_INET, SOCK_STREAM, 0);
-	IS(connect(s, &at, sizeof at), SOCKET_ERROR);
+	IS(connect(s, (SOCKADDR *)&at, sizeof at), SOCKET_ERROR);
 	IS(WSAGetLastError(), WSAECONNREFUSED);
 	IS(fcntl((int)s, F_GETFL) & O_NONBLOCK, 0);
 	closesocket(s);

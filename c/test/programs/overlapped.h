@@ -51,7 +51,7 @@ static inline SOCKET listener(struct sockaddr_in *at)
 	at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	IS(bind((int)s, (struct sockaddr *)at, sizeof *at), 0);
 	IS(listen((int)s, 16), 0);
-	IS(getsockname(s, at, &length), 0);
+	IS(getsockname(s, (SOCKADDR *)at, &length), 0);
 	return s;
 }
 

@@ -41,7 +41,7 @@ static void accepts(void)
 	IS(closesocket(closed), 0);
 	int fd = other(closed);
 	completion(&a, 1, 0, ERROR_OPERATION_ABORTED);
-	IS(connect(client, &at, sizeof at), 0);
+	IS(connect(client, (SOCKADDR *)&at, sizeof at), 0);
 	IS(send(client, "first", 5, 0), 5);
 	completion(&b, 1, 5, 0);
 	CHECK(is_null_device(fd));
@@ -54,7 +54,7 @@ static void accepts(void)
 	fd = other(closed);
 	completion(&a, 1, 0, ERROR_OPERATION_ABORTED);
 	SOCKET second = tcp(), third = tcp();
-	IS(connect(second, &at, sizeof at), 0);
+	IS(connect(second, (SOCKADDR *)&at, sizeof at), 0);
 	none(port);
 	CHECK(is_null_device(fd));
 	close(fd);
@@ -85,7 +85,7 @@ static DWORD WINAPI clients(LPVOID unused)
 		SOCKET s = socket(AF_INET, SOCK_STREAM, 0);
 		struct linger reset = {1, 0};
 		CHECK(setsockopt(s, SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
-		connect(s, &busy, sizeof busy);
+		connect(s, (SOCKADDR *)&busy, sizeof busy);
 		closesocket(s);
 	}
 	return 0;

@@ -25,6 +25,12 @@ static void ioctls(void)
 	IS(ioctlsocket(pair[0], FIONBIO, &wide), 0);
 	wide = 1;
 	IS(ioctlsocket(pair[0], FIONBIO, &wide), 0);
+	struct {
+		int on;
+		DWORD after;
+	} cast = {1, 0xabcdabcd};
+	IS(ioctlsocket(pair[0], FIONBIO, (unsigned long *)(void *)&cast.on), 0);
+	IS(cast.after, 0xabcdabcd);
 	char b[8];
 	IS(recv(pair[0], b, sizeof b, 0), 7);
 	IS(recv(pair[0], b, sizeof b, 0), SOCKET_ERROR);
@@ -40,9 +46,9 @@ static void restarts(void)
 	int length = sizeof at;
 	SOCKET l = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
 	IS(bind(l, (SOCKADDR *)&at, sizeof at), 0);
-	IS(getsockname(l, &at, &length), 0);
+	IS(getsockname(l, (SOCKADDR *)&at, &length), 0);
 	IS(listen((int)l, 4), 0);
-	IS(connect(client, &at, sizeof at), 0);
+	IS(connect(client, (SOCKADDR *)&at, sizeof at), 0);
 	SOCKET s = accept(l, NULL, NULL);
 	closesocket(s); // first, so that the server has it in TIME_WAIT
 	char b;

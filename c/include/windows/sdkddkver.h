@@ -1,0 +1,1 @@
+/* Windows' sdkddkver.h: there are no versions here. */
