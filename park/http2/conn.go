@@ -40,22 +40,21 @@ type conn struct {
 	stubborn bool   // the connection cannot be parked
 
 	mu        sync.Mutex
-	partSince time.Time // when the part of a frame or header block was begun that was received, or zero
-	headPart  bool      // it is of a header block
-	configed  bool      // the client's first SETTINGS frame was received
-	acked     bool      // the client has acknowledged the server's SETTINGS frame
-	tableZero bool      // the client knows that the encoder's table is empty; not used with an encoder
-	parked    bool      // the function is parked, or is about to be
-	look      bool      // the function must run as soon as it is parked
-	writing   bool      // a goroutine writes
-	goingAway bool      // a GOAWAY frame was sent or is queued
-	draining  bool      // nothing is sent after what is queued, and nothing received is handled
-	ended     bool      // nothing is sent any more
-	finished  bool      // the goroutine that reads has ended
+	partSince moment // when the part of a frame or header block was begun that was received, or zero
+	headPart  bool   // it is of a header block
+	configed  bool   // the client's first SETTINGS frame was received
+	acked     bool   // the client has acknowledged the server's SETTINGS frame
+	tableZero bool   // the client knows that the encoder's table is empty; not used with an encoder
+	parked    bool   // the function is parked, or is about to be
+	look      bool   // the function must run as soon as it is parked
+	writing   bool   // a goroutine writes
+	goingAway bool   // a GOAWAY frame was sent or is queued
+	draining  bool   // nothing is sent after what is queued, and nothing received is handled
+	ended     bool   // nothing is sent any more
+	finished  bool   // the goroutine that reads has ended
 	err       error
-	idleSince time.Time // when the last stream has ended and everything was written
+	idleSince moment    // when the last stream has ended and everything was written
 	streams   []*stream // by their numbers, which grow
-	last      uint32    // the highest stream of the client
 	running   int       // handlers
 	suspended int       // requests that wait (see suspended.go)
 	waiting   []*stream
@@ -63,15 +62,16 @@ type conn struct {
 	shut      []*stream // they wait in send for the client's window of the connection
 	reset     [8]uint32 // streams that this side has reset latest, whose client may not know it yet
 	resets    uint8
-	inflow    int32 // what the client may send
-	unacked   int32 // what was received and read, and not returned to the client
-	outflow   int64 // what the client can receive
-	window    int64 // the window of a new stream of the client
+	last      uint32 // the highest stream of the client
+	inflow    int32  // what the client may send
+	unacked   int32  // what was received and read, and not returned to the client
+	outflow   int64  // what the client can receive
+	window    int64  // the window of a new stream of the client
 	out       *outBuffer
 	answers   int                  // bytes in out that answer frames
 	taken     chan struct{}        // closed when out was taken, if the goroutine that reads waits for it
-	received  time.Time            // of the latest frame
-	pinged    time.Time            // of the PING that was sent since
+	received  moment               // of the latest frame
+	pinged    moment               // of the PING that was sent since
 	encoder   *encoder             // nil if there is no table for response headers
 	tlsState  *tls.ConnectionState // nil until a stream needs it
 	states    []http.ConnState     // for the hook ConnState, which was not called for them yet
@@ -133,7 +133,7 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 	default:
 		netConn = park.Wrap(netConn)
 	}
-	c := &conn{server: s, conn: netConn, ctx: ctx, handler: handler, done: make(chan struct{}), idleSince: time.Now(),
+	c := &conn{server: s, conn: netConn, ctx: ctx, handler: handler, done: make(chan struct{}), idleSince: momentOf(time.Now()),
 		inflow: s.connWindow(), outflow: initialWindow, window: initialWindow}
 	c.function = c.serve
 	c.decoder = hpack.NewDecoder(max(s.tableSize(), initialTableSize), ignore)
@@ -356,6 +356,19 @@ func (c *conn) linger(since time.Time) {
 
 var longAgo = time.Unix(1, 0)
 
+// A moment is a time in 8 bytes instead of 24: what has passed since began. 0 is the zero time.
+type moment time.Duration
+
+var began = time.Now().Add(-1)
+
+func momentOf(t time.Time) moment { return moment(t.Sub(began)) }
+func (m moment) time() time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return began.Add(time.Duration(m))
+}
+
 // due returns when the connection ends if nothing changes, or when a PING is due, or the zero time.
 // A connection with streams does not end, unless its client leaves a header block incomplete, so
 // that no other frame can follow. For it due returns the earliest moment at which it could end if
@@ -366,15 +379,15 @@ func (c *conn) due(now time.Time) (due time.Time) {
 			due = at
 		}
 	}
-	idle, from := prefaceTimeout, c.idleSince
+	idle, from := prefaceTimeout, c.idleSince.time()
 	if c.configed {
 		idle = c.server.idleTimeout()
 	}
 	if len(c.streams) > 0 {
 		from = now
 	}
-	if !c.partSince.IsZero() && (len(c.streams) == 0 || c.headPart) {
-		add(c.partSince, c.server.readHeaderTimeout())
+	if c.partSince != 0 && (len(c.streams) == 0 || c.headPart) {
+		add(c.partSince.time(), c.server.readHeaderTimeout())
 	}
 	add(from, idle)
 	if at := c.pingDue(); !at.IsZero() && (due.IsZero() || at.Before(due)) &&
@@ -390,10 +403,10 @@ func (c *conn) pingDue() time.Time {
 	switch d := c.server.config().SendPingTimeout; {
 	case d <= 0:
 		return time.Time{}
-	case !c.pinged.IsZero():
-		return c.pinged.Add(c.server.pingTimeout())
+	case c.pinged != 0:
+		return c.pinged.time().Add(c.server.pingTimeout())
 	default:
-		return c.received.Add(d)
+		return c.received.time().Add(d)
 	}
 }
 
@@ -403,15 +416,15 @@ func (c *conn) timedOut(b *input) (parked bool, err error) {
 	c.mu.Lock()
 	now := time.Now()
 	if at := c.pingDue(); !at.IsZero() && !now.Before(at) && !c.ended && !c.goingAway {
-		if !c.pinged.IsZero() {
+		if c.pinged != 0 {
 			c.mu.Unlock()
 			return false, c.server.count("conn_close_lost_ping", errPing)
 		}
-		c.pinged = now
+		c.pinged = momentOf(now)
 		c.buffer().b = append(appendFrame(c.buffer().b, http2.FramePing, 0, 0, 8), "parked\r\n"...)
 		c.startWriting()
 	}
-	due, since := c.due(now), c.idleSince
+	due, since := c.due(now), c.idleSince.time()
 	if len(c.streams) > 0 {
 		since = time.Time{}
 		if b.moved {

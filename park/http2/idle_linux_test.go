@@ -90,9 +90,10 @@ func TestIdleStreams(t *testing.T) {
 	head := float64(len(strings.Join(browserHeaders, "")))
 	for _, c := range []struct {
 		what, headers string
-		aFurther      float64
-	}{{"events", "browser", 500}, {"sockets", "socket", 550}, {"waiting", "browser", 500 + head}} {
-		for kind, most := range map[string]float64{"h2c": 3700, "tls": 4200} {
+		h2c, aFurther float64
+	}{{"events", "browser", 3700, 500}, {"sockets", "socket", 3700, 550},
+		{"waiting", "browser", 4300, 500 + head}} {
+		for kind, most := range map[string]float64{"h2c": c.h2c, "tls": 4200} {
 			one := idling.Measure(t, c.what+" 1 "+kind, kind, c.headers, "1", c.what)
 			many := idling.Measure(t, c.what+" 11 "+kind, kind, c.headers, "11", c.what)
 			further := (many.Live() - one.Live()) / 10

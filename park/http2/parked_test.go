@@ -134,7 +134,7 @@ func TestParkedStreamEnds(t *testing.T) {
 				for c := range s.conns {
 					c.mu.Lock()
 					defer c.mu.Unlock()
-					return !c.partSince.IsZero()
+					return c.partSince != 0
 				}
 				return false
 			})

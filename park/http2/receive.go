@@ -57,10 +57,10 @@ func (c *conn) consume(b *input) error {
 		b.end >= frameHeader && http2.FrameType(b.buf[3]) == http2.FrameHeaders
 	c.startWriting() // once for all that was received, so that many small frames do not cause a system call each
 	if b.end == 0 && c.block == nil {
-		c.partSince = time.Time{}
-	} else if whole || c.partSince.IsZero() {
-		if c.partSince = time.Now(); len(c.streams) == 0 && !c.goingAway && !c.ended {
-			c.linger(c.idleSince) // the part may end it earlier; otherwise close does that
+		c.partSince = 0
+	} else if whole || c.partSince == 0 {
+		if c.partSince = momentOf(time.Now()); len(c.streams) == 0 && !c.goingAway && !c.ended {
+			c.linger(c.idleSince.time()) // the part may end it earlier; otherwise close does that
 		}
 	}
 	return nil
@@ -140,8 +140,7 @@ func (c *conn) handle(p *parser, b []byte) error {
 	queued := c.queued()
 	if err == nil {
 		if c.server.config().SendPingTimeout > 0 {
-			c.received = time.Now()
-			c.pinged = time.Time{}
+			c.received, c.pinged = momentOf(time.Now()), 0
 		}
 		if f != nil {
 			err = c.handleFrame(f)

@@ -325,10 +325,10 @@ func (st *stream) close(err error) {
 	if st.taker != nil {
 		c.unline(st)
 	}
-	c.idleSince = time.Now()
+	c.idleSince = momentOf(time.Now())
 	if len(c.streams) == 0 {
 		c.changed(http.StateIdle)
-		if !c.partSince.IsZero() {
+		if c.partSince != 0 {
 			c.interrupt() // the part may have been there for too long
 		}
 		if c.server.noKeepAlive.Load() && !c.goingAway && !c.ended {
