@@ -41,6 +41,7 @@ func newModelServer(t testing.TB, secure bool) *modelServer {
 	m.duplex.MaxQueued = -1
 	m.duplex.OnInput = func(s *park.Stream, b []byte) error { return s.Write(b) }
 	m.Server.Server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: modelStreams, MaxReceiveBufferPerStream: 100_000}
+	t.Cleanup(func() { m.duplex.Close() })
 	m.url = serve(t, m.Server, secure)
 	return m
 }
