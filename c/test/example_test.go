@@ -4,6 +4,7 @@ package test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -40,10 +41,23 @@ func TestExample(t *testing.T) {
 	})
 	t.Run("spellings", func(t *testing.T) {
 		program := filepath.Join(prefix, "spellings.c")
-		text := "#include <WinSock2.h>\n#include <WS2tcpip.h>\n#include <MSWSock.h>\n" +
-			"#include <Windows.h>\n#include <Ws2tcpip.h>\n#include <mswsock.h>\n" +
-			"int main(void) { LPFN_ACCEPTEX f = AcceptEx; return WSACleanup() || !f; }\n"
-		if err := os.WriteFile(program, []byte(text), 0o644); err != nil {
+		headers, err := os.ReadDir(filepath.Join(prefix, "include/socknotify/windows"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		var text strings.Builder
+		for _, h := range headers {
+			names[h.Name()] = true
+			fmt.Fprintf(&text, "#include <%s>\n", h.Name())
+		}
+		for _, n := range []string{"WinSock2.h", "WS2tcpip.h", "MSWSock.h", "Windows.h", "Ws2tcpip.h", "Mswsock.h"} {
+			if !names[n] {
+				t.Errorf("%s is not installed", n)
+			}
+		}
+		text.WriteString("int main(void) { LPFN_ACCEPTEX f = AcceptEx; return WSACleanup() || !f; }\n")
+		if err := os.WriteFile(program, []byte(text.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		command(t, prefix, "sh", "-c", "gcc -Wall -Werror spellings.c -o spellings "+

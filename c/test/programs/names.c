@@ -67,6 +67,8 @@ static int texts(void)
 		return 4;
 	if (FAILED(StringCchLengthA(small, sizeof small, &length)) || length != 3)
 		return 5;
+	if (StringCbCopyNA(small, sizeof small, "xyz", 2) != S_OK || strcmp(small, "xy") != 0)
+		return 6;
 	return strcmp(_T("t"), "t");
 }
 
@@ -107,7 +109,7 @@ static int sockets(void)
 		getsockname(l, (SOCKADDR *)&at, &length) != 0)
 		return 2;
 	SOCKET c = socket(AF_INET, SOCK_STREAM, 0);
-	if (connect(c, (SOCKADDR *)&at, sizeof at) != 0)
+	if (WSAConnect(c, (SOCKADDR *)&at, sizeof at, NULL, NULL, NULL, NULL) != 0)
 		return 3;
 	SOCKET s = WSAAccept(l, NULL, NULL, NULL, 0);
 	char b;
@@ -123,6 +125,49 @@ static int sockets(void)
 	closesocket(c);
 	closesocket(l);
 	return 0;
+}
+
+__declspec(align(16)) static char aligned_text[4] = "abc";
+
+static __forceinline __int64 add(__int64 a, __int64 b) { return a + b; }
+
+// words uses what Microsoft's compiler knows without a header.
+static int words(void)
+{
+	LONG n = 1;
+	if (add(1, 2) != 3 || ((ULONG_PTR)aligned_text & 15) != 0 || _InterlockedIncrement(&n) != 2 || max(n, 7) != 7 ||
+		min(n, 7) != 2)
+		return 1;
+#ifdef __cplusplus
+	int order = 0;
+	__try {
+		order = 1;
+		if (n == 2)
+			__leave;
+		order = 2;
+	} __finally {
+		order += 10;
+	}
+	__try {
+		throw 1;
+	} __except (EXCEPTION_EXECUTE_HANDLER) {
+		order += 100;
+	}
+	if (order != 111)
+		return 2;
+#endif
+	return 0;
+}
+
+static int addresses(void)
+{
+	IN_ADDR a;
+	WCHAR text[32];
+	if (InetPtonW(AF_INET, L"127.0.0.1", &a) != 1 || a.s_addr != htonl(INADDR_LOOPBACK))
+		return 1;
+	if (InetPtonW(AF_INET, L"not an address of the internet, and long, too", &a) != 0)
+		return 2;
+	return InetNtopW(AF_INET, &a, text, 32) == NULL || wcscmp(text, L"127.0.0.1") != 0;
 }
 
 static int clocks(void)
@@ -147,6 +192,7 @@ int main(void)
 	SAYS("1 2 3 4", "%d %d %d %d", c.send("a"), c.recv(), c.connect(1), c.bind("a", 1));
 #endif
 	SAYS("0 0 0 0 0", "%d %d %d %d %d", memory(), texts(), modules(), sockets(), clocks());
+	SAYS("0 0", "%d %d", words(), addresses());
 	SAYS("1024", "%d", MAKELANGID(LANG_NEUTRAL, SUBLANG_DEFAULT));
 	SAYS("4 8 8", "%d %d %d", (int)sizeof(HRESULT), (int)sizeof(LARGE_INTEGER), (int)sizeof(PDWORD_PTR));
 	puts("names: all as expected");
