@@ -173,17 +173,17 @@ func (h *hub) lastEvents(feeds []*feed, audited uint64, s *streamState) (
 	for _, f := range feeds {
 		r.MultiLast = append(r.MultiLast, storedPrefix+f.filter)
 	}
-	found, horizon, err = h.history.get(h.ctx, r)
-	if err == nil && len(found) == 0 {
+	got, err := h.history.get(h.ctx, r)
+	if err == nil && len(got.messages) == 0 {
 		// An answer without events does not say how much of the stream the replica has. So the
 		// topic of the last event is added to the question.
-		last, _, failed := h.history.get(h.ctx, getRequest{Seq: s.last, Batch: 1})
-		if failed == nil && len(last) == 1 {
-			r.MultiLast = append(r.MultiLast, last[0].Header.Get("Nats-Subject"))
-			found, horizon, err = h.history.get(h.ctx, r)
+		last, failed := h.history.get(h.ctx, getRequest{Seq: s.last, Batch: 1})
+		if failed == nil && len(last.messages) == 1 {
+			r.MultiLast = append(r.MultiLast, last.messages[0].Header.Get("Nats-Subject"))
+			got, err = h.history.get(h.ctx, r)
 		}
 	}
-	return found, max(horizon, audited), err
+	return got.messages, max(got.horizon, audited), err
 }
 
 // auditLeader compares a feed with what the leader says.

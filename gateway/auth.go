@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,14 +16,35 @@ import (
 // with * covers no live topics; > covers all.
 type Grant struct {
 	Read, Write []string
-	Expires     time.Time // when the client is disconnected; zero is never
+	// Presence are the topics of which the client may know who is there.
+	Presence []string
+	// Control allows it to disconnect and to unsubscribe clients, by POST to /disconnect and
+	// /unsubscribe.
+	Control bool
+	// Subject names the client's user. Connections with the same one share the limits of a client,
+	// and can be disconnected by it.
+	Subject string
+	Expires time.Time // when the client is disconnected; zero is never
 }
+
+// maxSubject bounds the bytes of a token's subject.
+const maxSubject = 256
 
 // ErrNoToken is returned by an authorization for a request without a token. It is answered with the status 401, like every
 // other error.
 var ErrNoToken = errors.New("gateway: no token")
 
-var everything = Grant{Read: []string{">"}, Write: []string{">"}}
+// everything is what a client may do without tokens. There are no users then whom it could
+// disconnect.
+var everything = Grant{Read: []string{">"}, Write: []string{">"}, Presence: []string{">"}}
+
+// mayRead reports whether a client may subscribe to a topic.
+func (g *Grant) mayRead(filter string) bool {
+	if of, ok := presenceOf(filter); ok {
+		return allows(g.Presence, of)
+	}
+	return allows(g.Read, filter)
+}
 
 // TokenCookie is the name of the cookie, and TokenParameter of the parameter in the query, that may have a token.
 const (
@@ -42,12 +64,16 @@ func Token(r *http.Request) string {
 	return r.URL.Query().Get(TokenParameter)
 }
 
-// claims are the claims of a token: {"push":{"read":["orders.>"],"write":[]},"exp":1800000000}.
+// claims are the claims of a token, such as
+//
+//	{"sub":"alice","push":{"read":["orders.>"],"write":[]},"exp":1800000000}
 type claims struct {
 	jwt.RegisteredClaims
 	Push struct {
-		Read  []string `json:"read"`
-		Write []string `json:"write"`
+		Read     []string `json:"read"`
+		Write    []string `json:"write"`
+		Presence []string `json:"presence"`
+		Control  bool     `json:"control"`
 	} `json:"push"`
 }
 
@@ -76,14 +102,21 @@ func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, er
 		if _, err := parser.ParseWithClaims(token, &c, known); err != nil {
 			return Grant{}, fmt.Errorf("gateway: token: %w", err)
 		}
-		for _, t := range append(c.Push.Read, c.Push.Write...) {
+		for _, t := range slices.Concat(c.Push.Read, c.Push.Write, c.Push.Presence) {
 			if err := checkTopic(t, true); err != nil {
 				return Grant{}, fmt.Errorf("gateway: token: %w", err)
 			}
 		}
-		return Grant{c.Push.Read, c.Push.Write, c.ExpiresAt.Time}, nil
+		if len(c.Subject) > maxSubject {
+			return Grant{}, errSubject
+		}
+		return Grant{Read: c.Push.Read, Write: c.Push.Write, Presence: c.Push.Presence,
+			Control: c.Push.Control,
+			Subject: c.Subject, Expires: c.ExpiresAt.Time}, nil
 	}
 }
+
+var errSubject = fmt.Errorf("gateway: token: the subject has more than %d bytes", maxSubject)
 
 var errCritical = errors.New("the header has critical extensions")
 

@@ -90,7 +90,7 @@ func buildCommand(t *testing.T) string {
 }
 
 // startCluster starts three members and waits until they are ready.
-func startCluster(t *testing.T, heartbeat time.Duration) []*member {
+func startCluster(t *testing.T, heartbeat time.Duration, more ...string) []*member {
 	binary := buildCommand(t)
 	// Each member has an address of its own, which no client has. Otherwise a client could have the port of a member that is
 	// about to be started again.
@@ -108,6 +108,7 @@ func startCluster(t *testing.T, heartbeat time.Duration) []*member {
 			"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(), "--cluster", addrs[3+i],
 			"--routes", strings.Join(addrs[3:], ","), "--heartbeat", heartbeat.String(), "--retry", "1s",
 			"--drain", "1s", "--log-level", "debug"}}
+		m.args = append(m.args, more...)
 		m.start()
 		members = append(members, m)
 		t.Cleanup(func() {

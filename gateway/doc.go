@@ -20,6 +20,11 @@
 //	event.go     an event, and its forms on the wire, each made once
 //	sse.go, poll.go, socket.go   the three ways to subscribe; package sse, park.Suspend and package
 //	             websocket have the connections
+//	presence.go  who is on a topic, on all nodes
+//	control.go   orders to disconnect and to unsubscribe clients
+//	clients.go   the clients of this node, which control.go and the ends of tokens look through
+//	limit.go     the rates of each client
+//	webhook.go   a backend is asked what clients may do
 //	backup.go    writing the stream to a file, and making it from one
 //
 // docs/gateway.md says what is promised, and what is not.

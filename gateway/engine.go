@@ -91,7 +91,10 @@ func Start(config NodeConfig) (*Node, error) {
 			return nil, fmt.Errorf("gateway: Listen: %w", err)
 		}
 		// What is published there passes for stored, with the sequence that its headers have.
-		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{republishedPrefix + ">"}}}
+		// And only gateways give orders, and say who is there.
+		subjects := []string{republishedPrefix + ">", storedPrefix + controlTopic,
+			livePrefix + presencePrefix + ">", "push.p.>"}
+		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: subjects}}
 		o.Users = []*server.User{{Username: anyClient, Permissions: deny}}
 		o.NoAuthUser = anyClient
 	}

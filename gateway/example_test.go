@@ -3,13 +3,13 @@ package gateway_test
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/socknotify/socknotify/gateway"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2"
 )
 
 // A program of its own serves a gateway on one node until ctx is done.
@@ -27,10 +27,10 @@ func serve(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	server := &park.HTTPServer{Server: &http.Server{
-		Handler:   g,
-		TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}, // an event stream takes its connection over
-	}}
+	server := &park.HTTPServer{
+		Server: &http.Server{Handler: g},
+		HTTP2:  &http2.Server{ExtendedConnect: true}, // for WebSockets
+	}
 	ended, shut := make(chan error, 1), make(chan error, 1)
 	go func() { ended <- server.ListenAndServeTLS("cert.pem", "key.pem") }()
 	select {

@@ -29,14 +29,16 @@ import (
 // Republished events may be lost: when a route breaks, when the leader dies after storing and before republishing, when this
 // node is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
 type feed struct {
-	hub    *hub
-	filter string
-	live   bool
-	wild   bool
-	sub    *nats.Subscription
-	refs   int           // clients that join or have joined; guarded by hub.mu
-	ready  chan struct{} // closed when floor is known, or failed is set
-	failed error
+	hub     *hub
+	filter  string
+	live    bool
+	wild    bool
+	counted bool    // the members are those of the topic's presence
+	roster  *roster // of a topic of presence, otherwise nil
+	sub     *nats.Subscription
+	refs    int           // clients that join or have joined; guarded by hub.mu
+	ready   chan struct{} // closed when floor is known, or failed is set
+	failed  error
 
 	mu      sync.Mutex // held while an event is given to all members
 	members []membership
@@ -73,7 +75,9 @@ func (f *feed) receive(m *nats.Msg) {
 		}
 		e := &event{topic: strings.TrimPrefix(m.Subject, livePrefix), data: m.Data}
 		f.mu.Lock()
-		f.dispatch(e)
+		if f.roster == nil || f.move(e.data) {
+			f.dispatch(e)
+		}
 		f.mu.Unlock()
 		return
 	}
@@ -222,6 +226,9 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.add(s, topic, 0)
+		if f.roster != nil {
+			f.welcome(s, topic)
+		}
 		return nil
 	}
 	for round := 0; ; round++ {
@@ -259,19 +266,37 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 	}
 }
 
-// add adds a member. The caller holds f.mu.
+// add adds a member, unless it was unsubscribed while it joined. The caller holds f.mu.
 func (f *feed) add(s *subscriber, topic int, after uint64) {
+	if s.topics[topic].gone {
+		return
+	}
 	f.members = append(f.members, membership{s, topic, after})
-	s.topics[topic].slot = len(f.members)
+	s.topics[topic].slot = int32(len(f.members))
 }
 
-// remove removes a client, if it is a member. The last member takes its place.
-func (f *feed) remove(s *subscriber, topic int) {
+// remove removes a client. It reports whether it was a member.
+func (f *feed) remove(s *subscriber, topic int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.drop(s, topic)
+}
+
+// expel removes a client for good, also one that is not a member yet. It reports whether this is
+// the first time, and whether it was a member.
+func (f *feed) expel(s *subscriber, topic int) (first, was bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first = !s.topics[topic].gone
+	s.topics[topic].gone = true
+	return first, f.drop(s, topic)
+}
+
+// drop removes a client, if it is a member. The last member takes its place. The caller holds f.mu.
+func (f *feed) drop(s *subscriber, topic int) bool {
 	slot := s.topics[topic].slot
 	if slot == 0 {
-		return
+		return false
 	}
 	last := f.members[len(f.members)-1]
 	f.members[slot-1] = last
@@ -282,4 +307,5 @@ func (f *feed) remove(s *subscriber, topic int) {
 	if len(f.members) <= cap(f.members)/4 {
 		f.members = slices.Clone(f.members) // a feed that many have left must not keep their places
 	}
+	return true
 }

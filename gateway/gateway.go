@@ -60,6 +60,11 @@ type Config struct {
 	// Origins. "*" allows all that send a token in the header Authorization, or need none: a
 	// request with a cookie publishes only from the gateway's own origin or a listed one.
 	PublishOrigins []string
+	// Presence are the topics, or filters with wildcards, of which it is known who is there. There
+	// are none by default.
+	Presence []string
+	// Webhooks are asked before clients may do something. There are none by default.
+	Webhooks Webhooks
 	// Hosts are the names under which clients reach the gateway, such as push.example.org; IP
 	// addresses and localhost are always allowed. Requests for another host get the status 421. If
 	// there are none, all names are allowed, except for a gateway without Authorize on a loopback
@@ -70,6 +75,12 @@ type Config struct {
 	// Others are answered with the status 503. 0 is no limit.
 	MaxConns   int
 	AcceptRate Rate
+	// PublishRate, SubscribeRate and MessageRate limit each client: the events that it publishes,
+	// its requests to subscribe, and the messages that it sends over WebSockets. The zero value is
+	// no limit. A client is the Subject of its Grant, or else its address; of IPv6, the network of
+	// 64 bits. Beyond the first two it gets the status 429, and beyond the third its WebSocket is
+	// closed.
+	PublishRate, SubscribeRate, MessageRate Rate
 	// MaxMessage bounds the bytes of an event: Publish fails with ErrTooLong. 0 is 256 KiB; without
 	// a limit of its own the gateway takes what NATS takes.
 	MaxMessage int
@@ -105,13 +116,16 @@ type Gateway struct {
 	polls    pollSet
 	sockets  *websocket.Server
 	mux      *http.ServeMux
+	hooks    *hooks
 	arrivals *rate.Limiter
-	draining atomic.Bool
-	failed   chan struct{}
-	failOnce sync.Once
-	sweeper  sync.WaitGroup
-	log      serving.Log
-	slow     sync.Mutex // guards what the WebSockets were not told
+	// The limits of each client.
+	publishing, subscribing, messages *limiter
+	draining                          atomic.Bool
+	failed                            chan struct{}
+	failOnce                          sync.Once
+	sweeper                           sync.WaitGroup
+	log                               serving.Log
+	slow                              sync.Mutex // guards what the WebSockets were not told
 
 	mu      sync.Mutex
 	closed  bool
@@ -141,20 +155,51 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		lot.Close()
 		return nil, err
 	}
-	g.hub.onReset = g.fail
+	g.hub.onReset, g.hub.carryOut = g.fail, g.carryOut
+	if len(config.Presence) > 0 {
+		if g.hub.presence, err = newPresence(g.hub, config.Presence); err != nil {
+			lot.Close()
+			g.hub.close()
+			return nil, err
+		}
+	}
 	g.log.Prefix, g.log.Name, g.log.Logger = "gateway: ", config.Name, func() *slog.Logger { return config.Logger }
 	if r := config.AcceptRate; r.PerSecond > 0 {
 		g.arrivals = rate.NewLimiter(rate.Limit(r.PerSecond), cmp.Or(r.Burst, r.PerSecond))
 	}
+	g.publishing, g.subscribing = newLimiter(config.PublishRate), newLimiter(config.SubscribeRate)
+	g.messages = newLimiter(config.MessageRate)
+	g.hooks = g.newHooks(config.Webhooks)
 	g.events, g.sockets = g.newEvents(), g.newSockets()
+	g.route()
+	if config.Authorize != nil || g.hooks != nil { // otherwise no client's time ends
+		g.sweeper.Go(g.sweep)
+	}
+	if config.Authorize != nil { // otherwise no client may disconnect others
+		if err := g.followOrders(ctx); err != nil {
+			g.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// route says which method answers which request.
+func (g *Gateway) route() {
 	g.mux = http.NewServeMux()
 	g.mux.HandleFunc("GET /events", g.subscribe(g.serveEvents))
-	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
+	g.mux.HandleFunc("GET "+socketPath, g.subscribe(g.serveSocket))
+	g.mux.HandleFunc("CONNECT "+socketPath, g.subscribe(g.serveSocket)) // of HTTP/2
 	g.mux.HandleFunc("GET /poll", g.subscribe(g.servePoll))
 	g.mux.HandleFunc("POST /publish", g.servePublish)
+	g.mux.HandleFunc("GET /presence", g.servePresence)
+	g.mux.HandleFunc("POST /disconnect", g.serveControl)
+	g.mux.HandleFunc("POST /unsubscribe", g.serveControl)
 	g.mux.HandleFunc("GET /push.js", g.serveScript)
 	for path, origins := range map[string][]string{
-		"/events": config.Origins, "/poll": config.Origins, "/publish": config.PublishOrigins,
+		"/events": g.config.Origins, "/poll": g.config.Origins, "/presence": g.config.Origins,
+		"/publish": g.config.PublishOrigins, "/disconnect": g.config.PublishOrigins,
+		"/unsubscribe": g.config.PublishOrigins,
 	} {
 		g.mux.HandleFunc("OPTIONS "+path, func(w http.ResponseWriter, r *http.Request) {
 			allowOrigin(w, r, origins)
@@ -163,10 +208,6 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g.mux.HandleFunc("GET /healthz", serveHealth)
 	g.mux.HandleFunc("GET /readyz", g.serveReady)
-	if config.Authorize != nil { // otherwise no client's time ends
-		g.sweeper.Go(g.sweep)
-	}
-	return g, nil
 }
 
 // prepare checks the fields and sets the defaults.
@@ -179,10 +220,11 @@ func (c *Config) prepare() error {
 		return invalid("Conn is nil")
 	case !c.SlowPolicy.Valid():
 		return invalid("SlowPolicy is unknown")
-	case c.AcceptRate.Burst < 0, c.AcceptRate.Burst > 0 && c.AcceptRate.PerSecond <= 0:
-		return invalid("AcceptRate has a Burst of %d and a PerSecond of %d", c.AcceptRate.Burst, c.AcceptRate.PerSecond)
 	case s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0:
 		return invalid("a number of Stream is negative")
+	}
+	if err := c.check(invalid); err != nil {
+		return err
 	}
 	largest := int(c.Conn.MaxPayload()) - maxHeaders
 	if c.MaxMessage < 0 {
@@ -200,6 +242,25 @@ func (c *Config) prepare() error {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.PublishOrigins == nil {
 		c.PublishOrigins = c.Origins
+	}
+	return nil
+}
+
+// check checks the rates and the topics.
+func (c *Config) check(invalid func(format string, args ...any) error) error {
+	for name, r := range map[string]Rate{"AcceptRate": c.AcceptRate, "PublishRate": c.PublishRate,
+		"SubscribeRate": c.SubscribeRate, "MessageRate": c.MessageRate} {
+		if r.Burst < 0 || r.Burst > 0 && r.PerSecond <= 0 {
+			return invalid("%s has a Burst of %d and a PerSecond of %d", name, r.Burst, r.PerSecond)
+		}
+	}
+	if err := c.Webhooks.check(); err != nil {
+		return invalid("Webhooks: %v", err)
+	}
+	for _, t := range c.Presence {
+		if err := checkTopic(t, true); err != nil {
+			return invalid("Presence: %v", err)
+		}
 	}
 	return nil
 }
@@ -268,14 +329,8 @@ func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
 // told, or ctx is done. Shutdown must follow.
 func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	g.draining.Store(true)
-	told := make(map[*subscriber]bool) // a client may have several topics
 	var all []*subscriber
-	g.hub.each(func(s *subscriber) {
-		if !told[s] {
-			told[s] = true
-			all = append(all, s)
-		}
-	})
+	g.hub.clients.each(func(s *subscriber) { all = append(all, s) })
 	began := time.Now()
 	for i, s := range all {
 		if wait := time.Until(began.Add(part(over, i, len(all)))); wait > time.Millisecond {
@@ -345,6 +400,7 @@ func (g *Gateway) end() {
 	g.lot.Shutdown(context.Background())
 	g.opening.Wait()
 	g.polls.waiting.Wait()
+	g.hooks.close()
 	g.hub.close()
 	g.sweeper.Wait()
 	g.log.Flush()
@@ -382,6 +438,8 @@ type Stats struct {
 	Denied        uint64 // requests without a valid token, or for topics that it does not allow
 	Refused       uint64 // requests beyond a limit, or that could not be served now
 	Rejected      uint64 // requests that were malformed or too large
+	Hooks         uint64 // requests to webhooks
+	HookFailures  uint64 // those without a valid answer
 	Strange       uint64 // messages of NATS that are not the stream's
 	First, Last   uint64 // sequences of the stream, at the last audit
 	Epoch         string
@@ -391,7 +449,7 @@ type Stats struct {
 func (g *Gateway) Stats() Stats {
 	c := &g.hub.count
 	g.hub.mu.RLock()
-	topics := len(g.hub.feeds)
+	topics := len(g.hub.feeds) - g.hub.own
 	g.hub.mu.RUnlock()
 	seen, sockets, events := g.hub.seen.Load(), g.sockets.Stats(), g.events.Stats()
 	return Stats{
@@ -401,7 +459,9 @@ func (g *Gateway) Stats() Stats {
 			Idle: sockets.TimedOut.Idle},
 		Panics: sockets.Panics + events.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
 		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
-		Refused: c.refused.Load(), Rejected: c.rejected.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
+		Refused: c.refused.Load(), Rejected: c.rejected.Load(),
+		Hooks: c.hooks.Load(), HookFailures: c.hookFailures.Load(), Strange: c.strange.Load(),
+		First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}
 }
 
@@ -432,6 +492,9 @@ type Topic struct {
 func (g *Gateway) Topics(n int) []Topic {
 	topics := make([]Topic, 0, n)
 	for _, f := range g.hub.all() {
+		if isReserved(f.filter) {
+			continue
+		}
 		f.mu.Lock()
 		topics = append(topics, Topic{f.filter, len(f.members), f.floor, f.target - f.floor})
 		f.mu.Unlock()

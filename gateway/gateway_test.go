@@ -57,7 +57,13 @@ func TestSubscribe(t *testing.T) {
 
 // members is the number of clients of all topics.
 func (s *site) members() (n int) {
-	s.hub.each(func(*subscriber) { n++ })
+	for _, f := range s.hub.all() {
+		if f.filter != controlTopic {
+			f.mu.Lock()
+			n += len(f.members)
+			f.mu.Unlock()
+		}
+	}
 	return n
 }
 

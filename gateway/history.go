@@ -354,45 +354,81 @@ type getRequest struct {
 	MultiLast []string `json:"multi_last,omitempty"`
 }
 
-// get makes a direct get and returns the messages, and the horizon of the answer: the replica's last sequence, where it says
-// so, or 0.
-func (h *history) get(ctx context.Context, r getRequest) (found []*nats.Msg, horizon uint64, err error) {
+// A batch is the answer to a direct get.
+type batch struct {
+	messages []*nats.Msg
+	left     uint64 // messages that the request matches and that are not in the answer
+	horizon  uint64 // the replica's last sequence, where it says so, or 0
+}
+
+// get makes a direct get.
+func (h *history) get(ctx context.Context, r getRequest) (found batch, err error) {
 	if err := h.acquire(ctx); err != nil {
-		return nil, 0, err
+		return found, err
 	}
 	defer h.release()
 	inbox := h.conn.NewInbox()
 	sub, err := h.conn.SubscribeSync(inbox)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", errNoStream, err)
+		return found, fmt.Errorf("%w: %w", errNoStream, err)
 	}
 	defer sub.Unsubscribe()
 	if err := h.conn.PublishRequest("$JS.API.DIRECT.GET."+h.name, inbox, encode(r)); err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", errNoStream, err)
+		return found, fmt.Errorf("%w: %w", errNoStream, err)
 	}
 	for {
 		ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
 		m, err := sub.NextMsgWithContext(ctx)
 		cancel()
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: %w", errNoStream, err)
+			return found, fmt.Errorf("%w: %w", errNoStream, err)
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
-			found = append(found, m)
+			found.messages = append(found.messages, m)
 		case "204": // the end of the batch
-			if m.Header.Get("Nats-Num-Pending") == "0" { // nothing was left out for its size
-				horizon, _ = strconv.ParseUint(m.Header.Get("Nats-UpTo-Sequence"), 10, 64)
+			pending := m.Header.Get("Nats-Num-Pending")
+			found.left, _ = strconv.ParseUint(pending, 10, 64)
+			if pending == "0" { // nothing was left out for its size
+				found.horizon, _ = strconv.ParseUint(m.Header.Get("Nats-UpTo-Sequence"), 10, 64)
 			}
-			return found, horizon, nil
+			return found, nil
 		case "404":
-			return found, 0, nil
+			return found, nil
 		case "413":
-			return nil, 0, errTooMany
+			return found, errTooMany
 		default:
-			return nil, 0, fmt.Errorf("%w: %s %s", errUnexpected, status, m.Header.Get("Description"))
+			return found, fmt.Errorf("%w: %s %s", errUnexpected, status, m.Header.Get("Description"))
 		}
 	}
+}
+
+// before returns the sequence after which a filter has n events, or all that it has if these are
+// fewer. A replica that lags knows of fewer events than the leader; then there are more than n.
+func (h *history) before(ctx context.Context, filter string, n int, s streamState) (
+	seq uint64, err error) {
+	first := max(s.first, 1)
+	// From low on there are more than n, unless it is 0; from end on, fewer.
+	low, end := uint64(0), s.last+1
+	for width := uint64(n); end > first && end-low > 1; width *= 8 {
+		at := end - min(width, end-first)
+		if low > 0 {
+			at = low + (end-low)/2
+		}
+		found, err := h.get(ctx, getRequest{Seq: at, Next: storedPrefix + filter, Batch: 1})
+		if err != nil {
+			return 0, err
+		}
+		switch count := uint64(len(found.messages)) + found.left; {
+		case count == uint64(n), count < uint64(n) && at == first:
+			return at - 1, nil
+		case count > uint64(n):
+			low = at
+		default:
+			end = at
+		}
+	}
+	return max(low, first) - 1, nil
 }
 
 // has reports whether the event with a sequence has the data. It does not know that of one that has
@@ -439,12 +475,12 @@ func (h *history) replay(ctx context.Context, epoch, filter string, after, throu
 			return after, context.Cause(ctx)
 		}
 		next := getRequest{Seq: after + 1, Next: storedPrefix + filter, Batch: batchSize, MaxBytes: batchBytes}
-		found, _, err := h.get(ctx, next)
+		found, err := h.get(ctx, next)
 		if err != nil {
 			return after, err
 		}
-		events := make([]*event, len(found))
-		for i, m := range found {
+		events := make([]*event, len(found.messages))
+		for i, m := range found.messages {
 			if events[i], err = stored(m, epoch); err != nil {
 				return after, err
 			}

@@ -32,7 +32,11 @@ type hub struct {
 	seen    atomic.Pointer[streamState] // at the last audit
 	kept    atomic.Pointer[retained]    // by the last audit
 	onReset func()                      // the stream is another one
-	count   counters
+	// carryOut is Gateway.carryOut.
+	carryOut func(order, *subscriber)
+	count    counters
+	clients  clientSet
+	presence *presence // nil if no topic has it
 	// A client that has seen more than the stream's leader has is right for so long after the
 	// leader has changed: a new leader may have to catch up with itself. A single node has no such
 	// reason.
@@ -42,6 +46,7 @@ type hub struct {
 
 	mu     sync.RWMutex
 	feeds  map[string]*feed // by subject
+	own    int              // feeds of the gateway's own topics
 	closed bool
 }
 
@@ -51,6 +56,7 @@ type counters struct {
 	events, delivered, gaps, repairs     atomic.Uint64
 	published, refused, rejected, denied atomic.Uint64
 	resumed, strange                     atomic.Uint64
+	hooks, hookFailures                  atomic.Uint64
 	audits, auditFailures                atomic.Uint64
 }
 
@@ -59,7 +65,8 @@ type sink interface {
 	send(topic int, e *event)                  // topic is the event's place among the client's topics
 	gap(topic int, reason string, missed span) // the client gets no event of the span of this topic
 	flush(ctx context.Context) error
-	end(g *Gateway, reason error) // ends the client, because of errDrain or errExpired
+	end(g *Gateway, reason error)       // ends the client, because of errDrain, errExpired or errKicked
+	unsubscribed(g *Gateway, topic int) // the client gets no further event of the topic
 }
 
 // The reasons of gaps, as clients get them.
@@ -140,19 +147,27 @@ type subscriber struct {
 	to      sink
 	topics  []subscription
 	expires int64 // seconds since 1970, or 0
+	id      uint64
+	user    string // the subject of its grant
+	place   int    // in clientSet.all, and one more; guarded by its mu
 }
 
 // A subscription is one topic of a client. It is not copied.
 type subscription struct {
 	*feed
-	slot int    // the client's place in feed.members and one more, or 0; guarded by feed.mu
+	slot int32  // the client's place in feed.members and one more, or 0; guarded by feed.mu
+	gone bool   // the client was unsubscribed; guarded by feed.mu
 	at   uint64 // the position of an eventStream; guarded by its mu
 }
 
 // deliver gives an event of one of the client's topics to the client. If several of them match the
 // event, the first one counts; deliver reports whether that was this one. A wildcard that matches a
-// live topic stands for durable ones alone, and has no such event.
+// live topic stands for durable ones alone, and has no such event. No wildcard stands for a topic
+// of the gateway's own.
 func (s *subscriber) deliver(topic int, e *event) bool {
+	if s.topics[topic].wild && isReserved(e.topic) {
+		return false
+	}
 	for i := range topic {
 		if f := s.topics[i].feed; f.live == s.topics[topic].live && covers(f.filter, e.topic) {
 			return false
@@ -182,6 +197,7 @@ var (
 func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log *slog.Logger) (*hub, error) {
 	h := &hub{conn: conn, log: log, largest: largest, feeds: make(map[string]*feed),
 		kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
+	h.clients.node = newEpoch()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.history.init(conn, name, h.ctx, &h.work)
 	s, err := h.history.state(ctx)
@@ -256,11 +272,18 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 // addFeed subscribes for a new feed. The caller holds h.mu, and calls start.
 func (h *hub) addFeed(filter, subject string) (*feed, error) {
 	f := &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{})}
+	f.counted = !f.wild && !isReserved(filter) && h.presence.has(filter)
+	if of, ok := presenceOf(filter); ok {
+		f.roster = &roster{of: of, members: make(map[string]attendee)}
+	}
 	var err error
 	if f.sub, err = h.conn.ChanSubscribe(subject, h.inbox(subject)); err != nil {
 		return nil, fmt.Errorf("gateway: subscribe: %w", err)
 	}
 	h.feeds[subject] = f
+	if isReserved(filter) {
+		h.own++
+	}
 	return f, nil
 }
 
@@ -273,6 +296,9 @@ func (h *hub) inbox(subject string) chan *nats.Msg {
 // audit.
 func (h *hub) start(f *feed) {
 	defer close(f.ready)
+	if f.roster != nil {
+		f.failed = f.refresh(h.ctx)
+	}
 	if f.live {
 		return
 	}
@@ -303,16 +329,21 @@ func (h *hub) release(f *feed) {
 		return
 	}
 	delete(h.feeds, subjectOf(f.filter))
+	if isReserved(f.filter) {
+		h.own--
+	}
 	f.sub.Unsubscribe()
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
 }
 
-// A want is a filter, and the position after which the client wants its events.
+// A want is a filter, and the position after which the client wants its events. Without a position
+// it begins with the last events that are stored, as many as last says.
 type want struct {
 	filter string
 	after  position
+	last   int
 }
 
 // durable reports whether one of the filters is of durable topics.
@@ -352,6 +383,13 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 			w.after = position{}
 			continue
 		case w.after == position{}:
+			if w.last > 0 {
+				if at.seq, err = h.history.before(ctx, w.filter, w.last, s); err != nil {
+					return nil, err
+				}
+				w.after = at
+				continue
+			}
 		case w.after.epoch == beginning:
 			w.after = position{s.epoch, max(s.first, 1) - 1}
 			continue
@@ -402,38 +440,44 @@ func ahead(wants []want, s streamState) bool {
 // join makes s a client of the filters. What it has missed is delivered first. If it fails, leave must be called all the
 // same.
 func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
+	h.clients.add(s)
+	topics := make([]subscription, 0, len(wants))
+	var err error
 	for _, w := range wants {
-		f, err := h.acquire(ctx, w.filter)
+		var f *feed
+		if f, err = h.acquire(ctx, w.filter); err != nil {
+			break
+		}
+		topics = append(topics, subscription{feed: f, at: w.after.seq})
+	}
+	h.clients.settle(s, topics) // all before the first event is delivered
+	for i := range s.topics {
 		if err != nil {
 			return err
 		}
-		s.topics = append(s.topics, subscription{feed: f, at: w.after.seq}) // all before the first event is delivered
+		err = s.topics[i].attach(ctx, s, i, wants[i].after.seq)
+	}
+	if err != nil {
+		return err
 	}
 	for i := range s.topics {
-		if err := s.topics[i].attach(ctx, s, i, wants[i].after.seq); err != nil {
-			return err
-		}
+		h.moved(s.topics[i].feed, s, true)
+	}
+	for _, o := range h.clients.missed(s) { // the client knows its id already
+		h.carryOut(o, s)
 	}
 	return nil
 }
 
 // leave undoes join.
 func (h *hub) leave(s *subscriber) {
+	h.clients.remove(s)
 	for i := range s.topics {
 		f := s.topics[i].feed
-		f.remove(s, i)
-		h.release(f)
-	}
-}
-
-// each calls f for every client, some of them more than once.
-func (h *hub) each(do func(*subscriber)) {
-	for _, f := range h.all() {
-		f.mu.Lock()
-		for _, m := range f.members {
-			do(m.client)
+		if f.remove(s, i) {
+			h.moved(f, s, false)
 		}
-		f.mu.Unlock()
+		h.release(f)
 	}
 }
 

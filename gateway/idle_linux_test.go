@@ -136,6 +136,7 @@ type blockingClient struct{ events chan *event }
 func (c *blockingClient) send(_ int, e *event)        { c.events <- e }
 func (c *blockingClient) gap(int, string, span)       {}
 func (c *blockingClient) end(*Gateway, error)         {}
+func (c *blockingClient) unsubscribed(*Gateway, int)  {}
 func (c *blockingClient) flush(context.Context) error { return nil }
 
 func playClients(args []string) {

@@ -73,8 +73,16 @@ var errPrivate = errors.New("the address is not public")
 
 // client returns a client that follows no redirect and reads no more than a set may have.
 func (j JWKS) client() *http.Client {
-	dialer := &net.Dialer{Timeout: jwksTimeout}
-	if !j.Private {
+	t := outbound(j.Private, jwksTimeout)
+	t.DisableKeepAlives = true
+	return &http.Client{Transport: bounded{t}, CheckRedirect: noRedirect}
+}
+
+// outbound returns a transport for requests to a server of the configuration, without a proxy. If
+// private is false it connects to public addresses alone, whatever names stand for.
+func outbound(private bool, timeout time.Duration) *http.Transport {
+	dialer := &net.Dialer{Timeout: timeout}
+	if !private {
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if ip := to.Addr().Unmap(); err != nil || !ip.IsGlobalUnicast() || ip.IsPrivate() {
@@ -83,12 +91,11 @@ func (j JWKS) client() *http.Client {
 			return nil
 		}
 	}
-	return &http.Client{
-		Transport: bounded{&http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true,
-			ForceAttemptHTTP2: true, TLSHandshakeTimeout: jwksTimeout}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: timeout}
 }
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // bounded is a transport whose answers have at most maxJWKS bytes.
 type bounded struct{ http.RoundTripper }

@@ -23,8 +23,9 @@ const (
 	maxPollBytes  = 1 << 20
 )
 
-// servePoll answers a long poll. What the client has missed is answered at once. If that is nothing,
-// the request waits without a goroutine, until the next event, or for the time of a heartbeat.
+// servePoll answers a long poll. What the client has missed, or what is stored if it has asked for
+// that, is answered at once. Otherwise the request waits without a goroutine, until the next event,
+// or for the time of a heartbeat.
 func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -39,13 +40,14 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 	case err != nil && !errors.Is(err, errCollected):
 		g.unavailable(w, r, err)
 		return
-	case c.something():
+	case c.something(), a.stored:
 		c.answer.Last = ids(a.wants)
 		w.Write(encode(c.answer))
 		return
 	}
 	p := &longPoll{wants: a.wants}
-	p.to, p.expires = p, a.expires
+	p.to = p
+	a.identify(&p.subscriber)
 	register := func(q *park.Suspended) {
 		p.request = q
 		*a.kept = true
@@ -61,9 +63,14 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 	o := park.SuspendOptions{Timeout: max(g.config.Heartbeat, 0)}
 	err = park.SuspendWith(w, r, o, register, func(w http.ResponseWriter, r *http.Request) {
 		defer g.leave(p)
-		if b, err := p.finish(); err != nil {
+		b, err := p.finish()
+		var f *denial
+		switch {
+		case errors.As(err, &f):
+			g.refuse(w, r, f)
+		case err != nil:
 			g.unavailable(w, r, err)
-		} else {
+		default:
 			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 			w.Write(b)
 		}
@@ -202,7 +209,18 @@ func (p *longPoll) gap(topic int, reason string, missed span) {
 func (p *longPoll) flush(context.Context) error { return nil }
 
 // end implements sink.
-func (p *longPoll) end(*Gateway, error) { p.answer(0, nil) }
+func (p *longPoll) end(_ *Gateway, reason error) {
+	if errors.Is(reason, errKicked) {
+		p.fail(&denial{status: http.StatusForbidden, text: "disconnected"})
+		return
+	}
+	p.answer(0, nil)
+}
+
+// unsubscribed implements sink.
+func (p *longPoll) unsubscribed(_ *Gateway, topic int) {
+	p.fail(notAllowed(p.topics[topic].filter))
+}
 
 // advance notes that the client has an event of the topic.
 func advance(w *want, e *event) {
@@ -261,7 +279,8 @@ func (c *collector) flush(context.Context) error {
 	return nil
 }
 
-func (c *collector) end(*Gateway, error) {}
+func (c *collector) end(*Gateway, error)        {}
+func (c *collector) unsubscribed(*Gateway, int) {}
 func (c *collector) full() bool {
 	return len(c.answer.Events) >= maxPollEvents || c.bytes >= maxPollBytes
 }

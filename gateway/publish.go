@@ -65,6 +65,16 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 		g.hub.count.published.Add(1)
 		return Receipt{}, nil
 	}
+	receipt, err := g.store(ctx, topic, data, key)
+	if err == nil {
+		g.hub.count.published.Add(1)
+	}
+	return receipt, err
+}
+
+// store stores an event of a durable topic.
+func (g *Gateway) store(ctx context.Context, topic string, data []byte, key string) (
+	Receipt, error) {
 	if g.config.StoreError != nil {
 		if err := g.config.StoreError(); err != nil {
 			return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -88,8 +98,37 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 	if ack.Duplicate && !g.hub.history.has(ctx, ack.Sequence, data) {
 		return Receipt{}, ErrKeyReused
 	}
-	g.hub.count.published.Add(1)
 	return Receipt{position{g.hub.epoch, ack.Sequence}.String(), ack.Duplicate}, nil
+}
+
+// permit returns why a client may not publish to a topic now, or nil.
+func (g *Gateway) permit(write []string, topic, client string) *denial {
+	if err := checkTopic(topic, false); err != nil {
+		return &denial{status: http.StatusBadRequest, text: err.Error()}
+	}
+	if !allows(write, topic) {
+		return notAllowed(topic)
+	}
+	if wait := g.publishing.take(client); wait > 0 {
+		return &denial{http.StatusTooManyRequests, errRate.Error(), wait}
+	}
+	return nil
+}
+
+// denialOf returns the answer to a client whose event Publish has refused with an error.
+func denialOf(err error) *denial {
+	switch {
+	case errors.Is(err, ErrTooLong), errors.As(err, new(*http.MaxBytesError)):
+		return &denial{status: http.StatusRequestEntityTooLarge, text: ErrTooLong.Error()}
+	case errors.Is(err, ErrKeyReused):
+		return &denial{status: http.StatusUnprocessableEntity, text: err.Error()}
+	case errors.Is(err, ErrUnavailable):
+		return &denial{http.StatusServiceUnavailable, err.Error(), time.Second}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &denial{status: http.StatusRequestTimeout, text: "the event did not come in time"}
+	default:
+		return &denial{status: http.StatusBadRequest, text: err.Error()}
+	}
 }
 
 // servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its
@@ -97,22 +136,16 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	allowOrigin(w, r, g.config.PublishOrigins)
 	if !g.config.mayPublish(r) {
-		g.hub.count.denied.Add(1)
-		http.Error(w, "this origin may not publish", http.StatusForbidden)
-		return
-	}
-	topic := r.URL.Query().Get("topic")
-	if err := checkTopic(topic, false); err != nil {
-		g.reject(w, r, http.StatusBadRequest, err.Error())
+		g.refuse(w, r, &denial{status: http.StatusForbidden, text: "this origin may not publish"})
 		return
 	}
 	grant, ok := g.authorize(w, r)
 	if !ok {
 		return
 	}
-	if !allows(grant.Write, topic) {
-		g.hub.count.denied.Add(1)
-		http.Error(w, fmt.Sprintf("topic %q: not allowed", topic), http.StatusForbidden)
+	topic := r.URL.Query().Get("topic")
+	if f := g.permit(grant.Write, topic, g.keyOf(grant.Subject, r.RemoteAddr)); f != nil {
+		g.refuse(w, r, f)
 		return
 	}
 	if r.ContentLength > int64(g.config.MaxMessage) {
@@ -123,28 +156,24 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	body := http.NewResponseController(w)
 	body.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every http.ResponseWriter has one
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxMessage)))
-	var receipt Receipt
-	if err == nil { // otherwise net/http would wait for the rest of the body
-		body.SetReadDeadline(time.Time{})
-		receipt, err = g.Publish(r.Context(), topic, data, r.Header.Get("Idempotency-Key"))
-	}
-	switch {
-	case err == nil:
-		w.Header().Set("Content-Type", "application/json")
-		if receipt.ID == "" {
-			w.WriteHeader(http.StatusAccepted)
+	if err != nil {
+		f := denialOf(err)
+		if f.status == http.StatusRequestTimeout {
+			w.Header().Set("Connection", "close")
 		}
-		w.Write(append(encode(receipt), '\n'))
-	case errors.Is(err, ErrTooLong), errors.As(err, new(*http.MaxBytesError)):
-		g.reject(w, r, http.StatusRequestEntityTooLarge, ErrTooLong.Error())
-	case errors.Is(err, ErrKeyReused):
-		g.reject(w, r, http.StatusUnprocessableEntity, err.Error())
-	case errors.Is(err, ErrUnavailable):
-		g.unavailable(w, r, err)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
-		g.reject(w, r, http.StatusRequestTimeout, "the event did not come in time")
-	default:
-		g.reject(w, r, http.StatusBadRequest, err.Error())
+		g.refuse(w, r, f)
+		return
 	}
+	body.SetReadDeadline(time.Time{}) // only now, because net/http would wait for the rest of the body
+	from := newHookRequest("", "http", grant.Subject)
+	receipt, f := g.publishFor(r.Context(), from, topic, data, r.Header.Get("Idempotency-Key"))
+	if f != nil {
+		g.refuse(w, r, f)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if receipt.ID == "" {
+		w.WriteHeader(http.StatusAccepted)
+	}
+	w.Write(append(encode(receipt), '\n'))
 }

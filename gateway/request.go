@@ -23,8 +23,13 @@ type ask struct {
 	wants   []want
 	form    form
 	expires int64
-	gap     *gap  // that the client must be told of, or nil
-	kept    *bool // set when there is a connection that counts the client out when it ends
+	gap     *gap     // that the client must be told of, or nil
+	stored  bool     // the client wants to know what is stored; a poll does not wait for more
+	id      uint64   // of the connection
+	user    string   // the subject of its grant
+	client  string   // for the limits
+	write   []string // topics that the client may publish to on its connection
+	kept    *bool    // set when there is a connection that counts the client out when it ends
 }
 
 // joinTimeout bounds the time that a client takes to get what it has missed.
@@ -34,7 +39,7 @@ const joinTimeout = time.Minute
 // and calls serve. ctx is done when the gateway is closed, or after joinTimeout.
 func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet { // ServeMux takes HEAD for GET
+		if r.Method == http.MethodHead { // ServeMux takes it for GET
 			w.Header().Set("Allow", http.MethodGet)
 			g.reject(w, r, http.StatusMethodNotAllowed, "want GET")
 			return
@@ -74,7 +79,8 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 //
 // The parameter topic may be repeated. The parameter after is the id of the last event that the client has seen: one for all
 // topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it. An id
-// of Server-Sent Events has the positions of all topics.
+// of Server-Sent Events has the positions of all topics. The parameter last is the number of stored
+// events with which a topic without an id begins.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
 	allowOrigin(w, r, g.config.Origins)
 	switch {
@@ -85,7 +91,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 		g.busy(w, r, "AcceptRate")
 		return a, false
 	}
-	a, err := parseAsk(r)
+	a, err := g.parseAsk(r)
 	if err != nil {
 		g.reject(w, r, http.StatusBadRequest, err.Error())
 		return a, false
@@ -94,15 +100,27 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 	if !ok {
 		return a, false
 	}
+	a.id, a.user = g.hub.clients.newID(), strings.Clone(grant.Subject)
+	a.client = g.keyOf(grant.Subject, r.RemoteAddr)
+	if wait := g.subscribing.take(a.client); wait > 0 {
+		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
+		return a, false
+	}
+	if r.URL.Path == socketPath && g.config.mayPublish(r) {
+		a.write = grant.Write
+	}
 	for _, want := range a.wants {
-		if !allows(grant.Read, want.filter) {
-			g.hub.count.denied.Add(1)
-			http.Error(w, fmt.Sprintf("topic %q: not allowed", want.filter), http.StatusForbidden)
+		if !grant.mayRead(want.filter) {
+			g.refuse(w, r, notAllowed(want.filter))
 			return a, false
 		}
 	}
 	if !grant.Expires.IsZero() {
 		a.expires = grant.Expires.Unix()
+	}
+	if f := g.consult(r, &a); f != nil {
+		g.refuse(w, r, f)
+		return a, false
 	}
 	return a, true
 }
@@ -115,11 +133,58 @@ func (g *Gateway) busy(w http.ResponseWriter, r *http.Request, limit string) {
 	g.unavailable(w, r, errBusy)
 }
 
+// identify gives a new subscriber what the request says of it.
+func (a *ask) identify(s *subscriber) { s.expires, s.id, s.user = a.expires, a.id, a.user }
+
+// A denial is an answer to a client that does not get what it asks for.
+type denial struct {
+	status int // of HTTP
+	text   string
+	wait   time.Duration // before the next attempt, if that makes sense
+}
+
+func (f *denial) Error() string { return f.text }
+
+var errRate = errors.New("gateway: more than the rate of a client")
+
+func notAllowed(topic string) *denial {
+	return &denial{status: http.StatusForbidden, text: fmt.Sprintf("topic %q: not allowed", topic)}
+}
+
+// count counts and logs a denial.
+func (g *Gateway) count(f *denial, remote string) {
+	switch f.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		g.hub.count.denied.Add(1)
+	case http.StatusTooManyRequests:
+		g.log.Log(serving.LevelLimit, "client refused", "limit", "rate", "remote", remote)
+		fallthrough
+	case http.StatusServiceUnavailable:
+		g.hub.count.refused.Add(1)
+	default:
+		g.hub.count.rejected.Add(1)
+		g.log.Log(serving.LevelBadPeer, "request rejected", "err", f.text, "remote", remote)
+	}
+}
+
+// refuse answers a request with a denial.
+func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, f *denial) {
+	g.count(f, r.RemoteAddr)
+	switch {
+	case f.status == http.StatusServiceUnavailable:
+		comeBack(w, r, g.config.Retry, errors.New(f.text))
+		return
+	case f.wait > 0:
+		seconds := int64((f.wait + time.Second - 1) / time.Second)
+		answerLater(w, r, f.status, seconds, f.text)
+		return
+	}
+	http.Error(w, f.text, f.status)
+}
+
 // reject answers a request that is malformed or too large.
 func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	g.hub.count.rejected.Add(1)
-	g.log.Log(serving.LevelBadPeer, "request rejected", "err", reason, "remote", r.RemoteAddr)
-	http.Error(w, reason, status)
+	g.refuse(w, r, &denial{status: status, text: reason})
 }
 
 // unavailable answers that the client should come back.
@@ -128,21 +193,26 @@ func (g *Gateway) unavailable(w http.ResponseWriter, r *http.Request, err error)
 	comeBack(w, r, g.config.Retry, err)
 }
 
-// comeBack answers that the client should come back, after a time that differs between clients. A
-// browser's EventSource ends for good at an answer that is not 200. So it gets a stream that says
-// when to come back, and ends.
+// comeBack answers that the client should come back, after a time that differs between clients.
 func comeBack(w http.ResponseWriter, r *http.Request, retry time.Duration, err error) {
 	seconds := max(int64(retry.Seconds()), 1)
 	seconds += rand.Int64N(seconds + 1)
+	answerLater(w, r, http.StatusServiceUnavailable, seconds, err.Error())
+}
+
+// answerLater answers that the client should come back after some seconds. A browser's EventSource
+// ends for good at an answer that is not 200. So it gets a stream that says when to come back, and
+// ends.
+func answerLater(w http.ResponseWriter, r *http.Request, status int, seconds int64, text string) {
 	h := w.Header()
 	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	if r.URL.Path == "/events" && strings.Contains(r.Header.Get("Accept"), sse.ContentType) {
 		h.Set("Content-Type", sse.ContentType)
 		h.Set("Cache-Control", "no-store")
-		fmt.Fprintf(w, ": %s\nretry: %d\n\n", err, seconds*1000)
+		fmt.Fprintf(w, ": %s\nretry: %d\n\n", text, seconds*1000)
 		return
 	}
-	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	http.Error(w, text, status)
 }
 
 // Unready returns a handler for the time until [New] has returned, which in a cluster takes until a
@@ -164,34 +234,31 @@ var errUnready = errors.New("gateway: not ready yet")
 
 func serveHealth(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) }
 
-func parseAsk(r *http.Request) (a ask, err error) {
+func (g *Gateway) parseAsk(r *http.Request) (a ask, err error) {
 	query := r.URL.Query()
 	topics, after := query["topic"], query["after"]
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		after = []string{id}
 	}
 	switch {
-	case len(topics) == 0:
+	case len(topics) == 0 && r.URL.Path != socketPath: // a WebSocket may be there for publishing alone
 		return a, errors.New("no topic")
 	case len(topics) > maxTopics:
 		return a, fmt.Errorf("more than %d topics", maxTopics)
 	}
-	var positions []position
-	for _, id := range after {
-		p, err := parsePositions(id)
-		if err != nil {
-			return a, err
-		}
-		if len(p) > 1 && len(after) > 1 {
-			return a, errID
-		}
-		positions = append(positions, p...)
+	positions, err := parseAfter(after, len(topics))
+	if err != nil {
+		return a, err
 	}
-	if len(positions) > 1 && len(positions) != len(topics) {
-		return a, errors.New("after: want one, or one for each topic")
+	last := 0
+	if n := query.Get("last"); n != "" {
+		if last, err = strconv.Atoi(n); err != nil || last < 1 || last > maxLast/max(len(topics), 1) {
+			return a, fmt.Errorf("last: want a number from 1 to %d, divided by the topics", maxLast)
+		}
+		a.stored = true
 	}
 	for i, t := range topics {
-		if err := checkTopic(t, true); err != nil {
+		if err := g.checkWanted(r, t); err != nil {
 			return a, err
 		}
 		p := position{}
@@ -201,7 +268,8 @@ func parseAsk(r *http.Request) (a ask, err error) {
 		if slices.ContainsFunc(a.wants, func(w want) bool { return w.filter == t }) {
 			return a, fmt.Errorf("topic %q: twice", t)
 		}
-		a.wants = append(a.wants, want{strings.Clone(t), p}) // a client must not keep its request in memory
+		// A client must not keep its request in memory.
+		a.wants = append(a.wants, want{strings.Clone(t), p, last})
 	}
 	switch f := query.Get("format"); f {
 	case "", "text":
@@ -211,6 +279,39 @@ func parseAsk(r *http.Request) (a ask, err error) {
 		return a, errors.New("format: want text or json")
 	}
 	return a, nil
+}
+
+// checkWanted reports what is wrong with a topic that a client subscribes to.
+func (g *Gateway) checkWanted(r *http.Request, topic string) error {
+	of, ok := presenceOf(topic)
+	switch {
+	case !ok:
+		return checkTopic(topic, true)
+	case r.URL.Path == "/poll":
+		return fmt.Errorf("topic %q: not by long polling", topic)
+	}
+	return g.checkPresence(of)
+}
+
+// maxLast bounds the stored events with which the topics of a request begin, together.
+const maxLast = 1000
+
+// parseAfter parses the ids of a request for some topics: none, one for all, or one for each.
+func parseAfter(after []string, topics int) (positions []position, err error) {
+	for _, id := range after {
+		p, err := parsePositions(id)
+		if err != nil {
+			return nil, err
+		}
+		if len(p) > 1 && len(after) > 1 {
+			return nil, errID
+		}
+		positions = append(positions, p...)
+	}
+	if len(positions) > 1 && len(positions) != topics {
+		return nil, errors.New("after: want one, or one for each topic")
+	}
+	return positions, nil
 }
 
 // allowOrigin sets the headers that let pages of other origins use the gateway, if the origin is
@@ -226,6 +327,7 @@ func allowOrigin(w http.ResponseWriter, r *http.Request, origins []string) {
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", clientHeader)
 	if slices.Contains(origins, origin) { // cookies are not for any origin
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}

@@ -177,7 +177,7 @@ func TestRetentionOvertakesJoin(t *testing.T) {
 	for range 20 {
 		l.publish(s, "a", "lost")
 	}
-	wants := []want{{"a", position{s.hub.epoch, 0}}}
+	wants := []want{{filter: "a", after: position{s.hub.epoch, 0}}}
 	missed, err := s.hub.begin(t.Context(), wants)
 	must(t, err)
 	if missed != nil {
@@ -252,7 +252,7 @@ func TestHole(t *testing.T) {
 	defer holder.close()
 	until(t, "the client has joined", func() bool { return s.members() == 1 })
 	// The client has come before the events were deleted.
-	c := &collector{wants: []want{{"a", position{"e", 3}}}}
+	c := &collector{wants: []want{{filter: "a", after: position{"e", 3}}}}
 	c.subscriber = &subscriber{to: c}
 	must(t, s.hub.join(t.Context(), c.subscriber, c.wants))
 	l.acked = l.acked[3:]

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"sync/atomic"
@@ -15,14 +16,18 @@ type socket struct {
 	subscriber
 	g      *Gateway
 	conn   *websocket.Conn
+	client string      // for the limits
+	write  []string    // topics that the client may publish to
 	missed atomic.Bool // lost is not nil
 	lost   backlog     // guarded by Gateway.slow, because events of several topics may come at once
 }
 
 // greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
-// that comes back without having got an event asks for what is after these.
+// that comes back without having got an event asks for what is after these. Client is the id of the
+// connection.
 type greeting struct {
-	Last []string `json:"last"`
+	Client string   `json:"client"`
+	Last   []string `json:"last"`
 	gapMessage
 }
 
@@ -43,8 +48,12 @@ func (m *gapMessage) add(g *gap) {
 	m.Missed = append(m.Missed, g.Missed...)
 }
 
-// maxHead bounds the bytes of a message of a client, which has no reason to send any.
+// maxHead bounds the bytes of a client of Server-Sent Events, which has no reason to send any, and
+// of a message of a WebSocket beside its event.
 const maxHead = 4 << 10
+
+// socketPath is the path of WebSockets.
+const socketPath = "/socket"
 
 // maxPings bounds the pings and pongs of a client in a second. One that sends as many as it can
 // would keep a processor busy.
@@ -55,20 +64,19 @@ type askKey struct{}
 
 func (g *Gateway) newSockets() *websocket.Server {
 	return &websocket.Server{
-		OnOpen: g.openSocket,
-		OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error {
-			return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "publish by POST"}
-		},
+		OnOpen:    g.openSocket,
+		OnMessage: g.serveMessage,
 		OnClose: func(c *websocket.Conn, _ error) {
 			if s, ok := c.Value.(*socket); ok {
 				g.hub.leave(&s.subscriber)
 				g.hub.count.clients.Add(-1)
+				g.hooks.left(&g.hub.clients, &s.subscriber, "websocket")
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {
 			return websocket.SameOrigin(r) || allowsOrigin(g.config.Origins, r.Header.Get("Origin"))
 		},
-		MaxMessage:   maxHead,
+		MaxMessage:   2*g.config.MaxMessage + maxHead, // JSON is longer than the event
 		MaxPings:     maxPings,
 		MaxQueued:    g.config.MaxQueued,
 		SlowPolicy:   g.config.SlowPolicy,
@@ -87,18 +95,82 @@ func (g *Gateway) serveSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
+var errComeBack = &websocket.CloseError{Code: websocket.CodeTryAgainLater,
+	Reason: "come back with the last id"}
+
 // openSocket joins the hub.
 func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 	a := r.Context().Value(askKey{}).(ask)
-	s := &socket{g: g, conn: c}
-	s.to, s.expires = s, a.expires
+	s := &socket{g: g, conn: c, client: a.client, write: a.write}
+	s.to = s
+	a.identify(&s.subscriber)
 	c.Value = s
 	*a.kept = true
-	first := greeting{Last: ids(a.wants)}
+	first := greeting{Client: g.hub.clients.name(s.id), Last: ids(a.wants)}
 	first.add(a.gap)
 	c.Write(websocket.Text, encode(first)) // if it fails, OnClose is called
 	if g.hub.join(r.Context(), &s.subscriber, a.wants) != nil {
-		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
+		return errComeBack
+	}
+	return nil
+}
+
+// A socketRequest is a message of a client: an event to publish. Ref is a number that the client
+// chooses, and that the answer has.
+type socketRequest struct {
+	Ref     uint64 `json:"ref"`
+	Publish *struct {
+		Topic string `json:"topic"`
+		Data  string `json:"data"`
+		Key   string `json:"key"`
+	} `json:"publish"`
+}
+
+// A socketAnswer is the answer to a socketRequest, with one of the two.
+type socketAnswer struct {
+	Ref       uint64       `json:"ref"`
+	Published *Receipt     `json:"published,omitempty"`
+	Error     *socketError `json:"error,omitempty"`
+}
+
+type socketError struct {
+	Status int    `json:"status"` // as that of HTTP
+	Text   string `json:"text"`
+	Retry  int64  `json:"retry,omitempty"` // milliseconds before the next attempt
+}
+
+// serveMessage publishes an event that a client has sent, and answers with its id or with why not.
+func (g *Gateway) serveMessage(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
+	s := c.Value.(*socket)
+	if s.expires != 0 && time.Now().Unix() >= s.expires {
+		s.end(g, errExpired)
+		return nil
+	}
+	if g.messages.take(s.client) > 0 {
+		g.count(&denial{status: http.StatusTooManyRequests}, c.RemoteAddr().String())
+		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "too many messages"}
+	}
+	var q socketRequest
+	if kind != websocket.Text || json.Unmarshal(payload, &q) != nil || q.Publish == nil || q.Ref == 0 {
+		f := &denial{status: http.StatusBadRequest, text: "malformed message"}
+		g.count(f, c.RemoteAddr().String())
+		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "malformed message"}
+	}
+	answer := socketAnswer{Ref: q.Ref}
+	f := g.permit(s.write, q.Publish.Topic, s.client)
+	if f == nil {
+		var receipt Receipt
+		from := newHookRequest(g.hub.clients.name(s.id), "websocket", s.user)
+		receipt, f = g.publishFor(g.hub.ctx, from, q.Publish.Topic, []byte(q.Publish.Data), q.Publish.Key)
+		answer.Published = &receipt
+	}
+	if f != nil {
+		g.count(f, c.RemoteAddr().String())
+		answer.Published = nil
+		answer.Error = &socketError{f.status, f.text, f.wait.Milliseconds()}
+	}
+	if c.Write(websocket.Text, encode(answer)) == websocket.ErrQueueFull {
+		return errComeBack // the client would wait for the answer
 	}
 	return nil
 }
@@ -166,9 +238,19 @@ func (s *socket) end(_ *Gateway, reason error) {
 		s.conn.Close(websocket.CodeGoingAway, "come back elsewhere")
 	case errors.Is(reason, errExpired):
 		s.conn.Close(websocket.CodePolicy, "the token has expired")
+	case errors.Is(reason, errKicked):
+		s.conn.Close(codeKicked, "disconnected")
 	default:
 		s.conn.Abort()
 	}
+}
+
+// codeKicked ends a WebSocket whose client must not come back: 4000 and the status of HTTP.
+const codeKicked websocket.Code = 4000 + http.StatusForbidden
+
+// unsubscribed implements sink.
+func (s *socket) unsubscribed(_ *Gateway, topic int) {
+	s.conn.Write(websocket.Text, encode(unsubscribedMessage{s.topics[topic].filter}))
 }
 
 // sweep closes clients whose tokens have expired.
@@ -179,7 +261,7 @@ func (g *Gateway) sweep() {
 		select {
 		case <-ticker.C:
 			now := time.Now().Unix()
-			g.hub.each(func(s *subscriber) {
+			g.hub.clients.each(func(s *subscriber) {
 				if s.expires != 0 && now >= s.expires {
 					s.to.end(g, errExpired)
 				}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 
@@ -26,8 +27,10 @@ func (g *Gateway) newEvents() *sse.Server {
 		OnOpen:      g.openEvents,
 		OnHeartbeat: func(c *sse.Conn) { c.Value.(*eventStream).heartbeat() },
 		OnClose: func(c *sse.Conn, _ error) {
-			g.hub.leave(&c.Value.(*eventStream).subscriber)
+			s := c.Value.(*eventStream)
+			g.hub.leave(&s.subscriber)
 			g.hub.count.clients.Add(-1)
+			g.hooks.left(&g.hub.clients, &s.subscriber, "sse")
 		},
 		Heartbeat:    g.config.Heartbeat,
 		Retry:        g.config.Retry,
@@ -42,6 +45,7 @@ func (g *Gateway) newEvents() *sse.Server {
 
 // serveEvents answers a request for Server-Sent Events.
 func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
+	w.Header().Set(clientHeader, g.hub.clients.name(a.id))
 	if _, err := g.events.Open(w, r.WithContext(context.WithValue(ctx, askKey{}, a))); err != nil {
 		g.hub.count.rejected.Add(1)
 	}
@@ -51,7 +55,8 @@ func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 func (g *Gateway) openEvents(c *sse.Conn, r *http.Request, _ string) error {
 	a := r.Context().Value(askKey{}).(ask)
 	s := &eventStream{conn: c, form: a.form}
-	s.to, s.expires = s, a.expires
+	s.to = s
+	a.identify(&s.subscriber)
 	c.Value = s
 	*a.kept = true
 	if durable(a.wants) { // a client that comes back before its first event has an id, too
@@ -149,8 +154,25 @@ var heartbeat = []byte(":\n\n")
 // flush implements sink.
 func (s *eventStream) flush(ctx context.Context) error { return s.conn.Flush(ctx) }
 
-// end implements sink.
-func (s *eventStream) end(g *Gateway, reason error) { g.events.Dismiss(s.conn, reason) }
+// end implements sink. An EventSource comes back in any case, and is refused when its token is.
+func (s *eventStream) end(g *Gateway, reason error) {
+	if errors.Is(reason, errKicked) {
+		s.tell("disconnected", struct{}{})
+	}
+	g.events.Dismiss(s.conn, reason)
+}
+
+// unsubscribed implements sink.
+func (s *eventStream) unsubscribed(_ *Gateway, topic int) {
+	s.tell("unsubscribed", unsubscribedMessage{s.topics[topic].filter})
+}
+
+// tell sends an event of the gateway's own.
+func (s *eventStream) tell(name string, data any) {
+	// JSON has no line breaks, so it can be appended.
+	b, _ := sse.Append(nil, sse.Event{Name: name, Data: string(encode(data))})
+	s.stream().WriteShared(b)
+}
 
 // appendID appends the line with the client's id. The caller holds s.mu.
 func (s *eventStream) appendID(b []byte) []byte {

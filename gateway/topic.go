@@ -15,6 +15,12 @@ const (
 	livePrefix        = "push.l."
 )
 
+// Topics whose first word begins with $ are the gateway's own. No wildcard stands for them.
+// controlTopic is a durable one, with the orders of serveControl. Those of presence are live.
+const controlTopic = "$control"
+
+func isReserved(topic string) bool { return topic[0] == '$' }
+
 const (
 	maxTopic  = 256 // bytes of a topic
 	maxTopics = 64  // topics of one subscription
@@ -25,6 +31,9 @@ const (
 func checkTopic(topic string, filter bool) error {
 	if topic == "" || len(topic) > maxTopic || !utf8.ValidString(topic) {
 		return fmt.Errorf("topic: want UTF-8 of 1 to %d bytes", maxTopic)
+	}
+	if isReserved(topic) {
+		return fmt.Errorf("topic %q: topics that begin with $ are reserved", topic)
 	}
 	for rest, more := topic, true; more; {
 		var word string
@@ -45,7 +54,7 @@ func checkTopic(topic string, filter bool) error {
 // isLive reports whether a topic is not stored. A filter whose first word is a wildcard stands for durable topics alone.
 func isLive(topic string) bool {
 	first, _, _ := strings.Cut(topic, ".")
-	return first == liveWord
+	return first == liveWord || strings.HasPrefix(topic, presencePrefix)
 }
 
 func isWild(filter string) bool {

@@ -214,6 +214,24 @@ func (c *Conn) pendingTLS(hook unwrap.Hook) unwrap.TLSConn {
 	return t
 }
 
+// unfinishedTLS is pendingTLS for a caller without the lock.
+func (c *Conn) unfinishedTLS(hook unwrap.Hook) unwrap.TLSConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pendingTLS(hook)
+}
+
+type closeWriter interface{ CloseWrite() error }
+
+// halfCloser returns what closes the one half of a connection, also of one in a [*Conn], or nil.
+func halfCloser(conn net.Conn) closeWriter {
+	if c, ok := conn.(*Conn); ok {
+		conn = c.Conn
+	}
+	w, _ := conn.(closeWriter)
+	return w
+}
+
 // find returns the socket below conn.
 func (l *Lot) find(conn net.Conn) (unwrap.Socket, error) {
 	s, err := unwrap.Find(conn, l.config.Unwrap)

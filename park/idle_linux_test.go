@@ -332,6 +332,11 @@ func runRole() bool {
 		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
 		"load":    func(args []string) { runLoad(args[0], args[1]) },
 		"pollers": func(args []string) { runPollers(args[0], args[1] == "true") },
+		"joining": func(args []string) { runJoining(args[0], args[1] == "true", args[2]) },
+		"ends": func(args []string) {
+			n, _ := strconv.Atoi(args[0])
+			runEnds(n, args[1] == "true")
+		},
 	}.Play()
 }
 

@@ -224,7 +224,7 @@ func (b *upgradedBody) join(c *upgradedConn) error {
 // body from reading its connection. An error of the connection is found again by the tunnel.
 func (b *upgradedBody) readAhead() (received []byte) {
 	b.conn.SetReadDeadline(longAgo)
-	buf := tunnelBuffers.Get().(*[32 << 10]byte)
+	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
 	for {
 		n, err := b.Read(buf[:])

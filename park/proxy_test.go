@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,11 +11,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"runtime"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 )
@@ -33,6 +29,7 @@ type proxyRun struct {
 	accepted chan net.Conn
 	returned chan struct{} // the handler has returned
 	wrap     func(http.Handler) http.Handler
+	server   *http.Server
 }
 
 // newProxyRun makes a proxy. configure may change p before it serves.
@@ -60,17 +57,17 @@ func newProxyRun(t *testing.T, stock, parked, secure bool, configure func(p *pro
 	if p.wrap != nil {
 		handler = p.wrap(handler)
 	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { p.returned <- struct{}{} }()
 		handler.ServeHTTP(w, r)
 	})}
-	p.serve(srv, parked)
+	p.serve(parked)
 	return p
 }
 
 // serve starts the server of the proxy.
-func (p *proxyRun) serve(srv *http.Server, parked bool) {
-	front := newListening(p.t)
+func (p *proxyRun) serve(parked bool) {
+	front, srv := newListening(p.t), p.server
 	p.address = front.Addr().String()
 	srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(p.t)}}
 	if parked {
@@ -137,162 +134,6 @@ func (p *proxyRun) dial(early string) (client, backend net.Conn) {
 	backend = receive(p.t, p.accepted)
 	p.t.Cleanup(func() { backend.Close() })
 	return &bufferedPeer{conn, in}, backend
-}
-
-// lastOf reads to the end, and returns what has ended the connection.
-func lastOf(conn net.Conn) string {
-	conn.SetReadDeadline(time.Now().Add(timeout))
-	b, err := io.ReadAll(conn)
-	text := fmt.Sprintf("%d bytes, ", len(b))
-	if len(b) < 100 {
-		text = fmt.Sprintf("%q, ", b)
-	} else if !bytes.Equal(b, pattern(len(b))) {
-		text = "other bytes, "
-	}
-	switch {
-	case err == nil:
-		return text + "EOF"
-	case errors.Is(err, net.ErrClosed):
-		return text + "closed"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.Errno(10054)): // WSAECONNRESET
-		return text + "reset"
-	}
-	return text + err.Error()
-}
-
-// What happens to a proxied connection is the same as with the proxy's own copying, or named here.
-func TestReverseProxyOutcomes(t *testing.T) {
-	type peers = struct{ client, backend string }
-	for name, c := range map[string]struct {
-		early, greeting string
-		act             func(p *proxyRun, client, backend net.Conn)
-		differs         *peers // what the tunnel does instead
-	}{
-		"both end their streams": {act: func(p *proxyRun, client, backend net.Conn) {
-			send(p.t, client, "question")
-			expect(p.t, backend, "question")
-			endStream(p.t, client)
-			send(p.t, backend, "answer")
-			endStream(p.t, backend)
-		}},
-		"the backend ends its stream first": {act: func(p *proxyRun, client, backend net.Conn) {
-			send(p.t, backend, "all")
-			endStream(p.t, backend)
-			expect(p.t, client, "all")
-			send(p.t, client, "much")
-			endStream(p.t, client)
-		}},
-		"the client closes": {act: func(p *proxyRun, client, backend net.Conn) {
-			p.atRest()
-			client.Close()
-			backend.SetReadDeadline(time.Now().Add(timeout))
-			io.Copy(io.Discard, backend)
-			backend.Close()
-		}},
-		"the backend dies": {act: func(p *proxyRun, client, backend net.Conn) {
-			send(p.t, client, "x")
-			expect(p.t, backend, "x")
-			p.atRest()
-			resetPeer(backend.(*bufferedPeer).Conn)
-		}, differs: &peers{`"", reset`, `"", closed`}},
-		"the client dies": {act: func(p *proxyRun, client, backend net.Conn) {
-			send(p.t, backend, "x")
-			expect(p.t, client, "x")
-			p.atRest()
-			resetPeer(client.(*bufferedPeer).Conn)
-		}, differs: &peers{`"", closed`, `"", reset`}},
-		"a slow client": {act: func(p *proxyRun, client, backend net.Conn) {
-			backend.Write(pattern(1 << 10))
-			go func() {
-				backend.Write(pattern(9 << 20)[1<<10:])
-				backend.(closeWriter).CloseWrite()
-			}()
-			await.Pause(20 * time.Millisecond)
-			endStream(p.t, client)
-		}},
-		"a slow backend": {act: func(p *proxyRun, client, backend net.Conn) {
-			client.Write(pattern(1 << 10))
-			go func() {
-				client.Write(pattern(9 << 20)[1<<10:])
-				client.(closeWriter).CloseWrite()
-			}()
-			await.Pause(20 * time.Millisecond)
-			endStream(p.t, backend)
-		}},
-		"both are slow": {act: func(p *proxyRun, client, backend net.Conn) {
-			for _, conn := range []net.Conn{client, backend} {
-				go func() {
-					conn.Write(pattern(5 << 20))
-					conn.(closeWriter).CloseWrite()
-				}()
-			}
-			await.Pause(20 * time.Millisecond)
-		}},
-		"the backend greets with its answer": {greeting: "hello", act: func(p *proxyRun, client, backend net.Conn) {
-			endStream(p.t, client)
-			endStream(p.t, backend)
-		}},
-		"the client does not wait for the answer": {early: "early", act: func(p *proxyRun, client, backend net.Conn) {
-			endStream(p.t, client)
-			endStream(p.t, backend)
-		}, differs: &peers{`"", EOF`, `"early", EOF`}},
-		"between parkings": {act: func(p *proxyRun, client, backend net.Conn) {
-			for range 20 {
-				p.atRest()
-				send(p.t, client, "to")
-				expect(p.t, backend, "to")
-				p.atRest()
-				send(p.t, backend, "fro")
-				expect(p.t, client, "fro")
-			}
-			send(p.t, client, "at once")
-			send(p.t, backend, "at once")
-			endStream(p.t, client)
-			endStream(p.t, backend)
-		}},
-	} {
-		for _, secure := range []bool{false, true} {
-			outcome := func(t *testing.T, stock, parked bool) (o peers) {
-				p := newProxyRun(t, stock, parked, secure, func(p *proxyRun) { p.greeting = c.greeting })
-				client, backend := p.dial(c.early)
-				c.act(p, client, backend)
-				var all sync.WaitGroup
-				all.Go(func() { o.client = lastOf(client) })
-				all.Go(func() { o.backend = lastOf(backend) })
-				all.Wait()
-				client.Close()
-				backend.Close()
-				receive(t, p.returned)
-				if p.g != nil {
-					receive(t, p.closed)
-					if st := p.g.Stats(); st.Accepted != 1 || st.Copied != 0 || st.Unparkable != 0 {
-						t.Errorf("%+v", st)
-					}
-				}
-				return o
-			}
-			t.Run(fmt.Sprintf("%s, TLS %t", name, secure), func(t *testing.T) {
-				want := outcome(t, true, false)
-				if c.differs != nil {
-					t.Logf("stock: %+v", want)
-					want = *c.differs
-				}
-				for _, parked := range []bool{false, true} {
-					got := outcome(t, false, parked)
-					if got != want {
-						t.Errorf("park.HTTPServer %t: %+v, want %+v", parked, got, want)
-					}
-				}
-			})
-		}
-	}
-}
-
-// atRest waits until the connections are parked.
-func (p *proxyRun) atRest() {
-	if p.g != nil {
-		p.g.resting(p.t, 1)
-	}
 }
 
 // net/http's body of an upgraded connection is known by its name and its field. If a Go release

@@ -385,10 +385,7 @@ func (c *serverConn) handshakeApart() {
 
 // pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
 func (c *serverConn) pendingTLS() unwrap.TLSConn {
-	in := c.conn
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.pendingTLS(c.server.Unwrap)
+	return c.conn.unfinishedTLS(c.server.Unwrap)
 }
 
 // count counts the connection for its address. If there are too many, it closes the connection and returns false.

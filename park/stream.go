@@ -30,7 +30,7 @@ type Stream struct {
 	moved time.Duration // when bytes were last sent or received, since the lot's start
 	queue *streamQueue  // nil if nothing is queued
 	cause error         // for OnClose; the first one counts
-	index int32         // in Streams.list, under Streams.mu
+	index int32         // see member
 
 	plain   bool // socket is that of conn itself
 	reader  streamReader
@@ -85,6 +85,9 @@ func (s *Stream) NetConn() net.Conn {
 	}
 	return s.conn
 }
+
+func (s *Stream) netConn() net.Conn { return s.conn }
+func (s *Stream) place() *int32     { return &s.index }
 
 // RemoteAddr returns the address of the peer.
 func (s *Stream) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
@@ -143,7 +146,7 @@ func (s *Stream) Start(received []byte, open func(*Stream) error) error {
 		return s.cause
 	}
 	if g.add(s) {
-		g.shutdown(s) // Shutdown has not seen it
+		g.endStream(s) // Shutdown has not seen it
 	}
 	s.ending(func() error {
 		if open != nil {
@@ -224,12 +227,7 @@ func (s *Stream) turn(received []byte, silent bool) (next time.Duration, err err
 		if len(received) > 0 && !s.input(received) {
 			return 0, ErrTooLong
 		}
-		if c := s.response(); c != nil {
-			err = c.stream.Err()
-		} else {
-			err = s.read(false)
-		}
-		if err != nil {
+		if err = s.read(false); err != nil {
 			return 0, err
 		}
 	}
@@ -244,18 +242,10 @@ func (s *Stream) establish() (silent bool, err error) {
 		return true, nil
 	}
 	if t := s.pendingTLS(); t != nil {
-		until := deadline(g.HandshakeTimeout)
-		t.SetDeadline(until)
-		shake := func() error { return t.HandshakeContext(context.Background()) }
+		shake := func() error { return g.shakeHands(t, g.HandshakeTimeout) }
 		if err := g.log.Guard(c, shake); err != nil {
-			if timedOut(err, until) {
-				g.late.Add(1)
-				return false, ErrHandshake
-			}
-			g.rejected.Add(1)
 			return false, err
 		}
-		t.SetDeadline(time.Time{})
 	}
 	s.mu.Lock()
 	s.fresh = false
@@ -265,10 +255,7 @@ func (s *Stream) establish() (silent bool, err error) {
 
 // pendingTLS returns the layer of a fresh connection whose handshake is not complete, or nil.
 func (s *Stream) pendingTLS() unwrap.TLSConn {
-	c := s.conn.(*Conn)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pendingTLS(s.in.lot.config.Unwrap)
+	return s.conn.(*Conn).unfinishedTLS(s.in.lot.config.Unwrap)
 }
 
 const (
@@ -297,8 +284,11 @@ func (s *Stream) read(wait bool) error {
 			return err
 		}
 		if n < len(buf) || wait {
-			break
+			return nil
 		}
+	}
+	if c := s.response(); c != nil {
+		c.more = true
 	}
 	return nil
 }
@@ -308,6 +298,9 @@ func (s *Stream) read(wait bool) error {
 func (s *Stream) readOnce(b []byte, wait bool) (n int, err error) {
 	if s.plain && !wait {
 		return s.socket.Read(b)
+	}
+	if c := s.response(); c != nil {
+		return c.Read(b)
 	}
 	if !wait {
 		// There may be only a part of a TLS record, or nothing.
@@ -363,13 +356,18 @@ func (s *Stream) input(b []byte) bool {
 
 // leave ends the stream when no function can run for it any more: at the end of the peer's stream,
 // after which it is not parked because it would be readable all the time. What is queued is still
-// sent. leave returns the error for the function to end with.
+// sent. leave returns the error for the function to end with. A stream of HTTP/2 can be parked:
+// unless the peer has reset it, leave returns nil as long as something is queued.
 func (s *Stream) leave(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeLocked(cause)
-	if s.queue == nil {
+	c := s.response()
+	switch {
+	case s.queue == nil, c != nil && (cause == errGoexit || c.stream.Err() != nil):
 		return errStreamEnded
+	case c != nil:
+		return nil
 	}
 	s.left = true
 	s.startWriting()
@@ -401,7 +399,7 @@ func (s *Stream) due() (next time.Duration, err error) {
 	}
 	s.mu.Lock()
 	q := s.queue
-	lingers := now < durations.Add(s.moved, closeLinger) && s.closeWriter() != nil
+	lingers := now < durations.Add(s.moved, closeLinger) && halfCloser(s.conn) != nil
 	halfClose := q == nil && (s.out == outHalfClose || s.out == outClose && lingers)
 	switch {
 	case s.out >= outCut, s.out == outClose && q == nil && !halfClose,
@@ -423,7 +421,7 @@ func (s *Stream) due() (next time.Duration, err error) {
 	case err == ErrIdle:
 		g.idle.Add(1)
 	case halfClose:
-		err = g.log.Guard(s.conn, s.closeWriter().CloseWrite)
+		err = g.log.Guard(s.conn, halfCloser(s.conn).CloseWrite)
 	}
 	return next, err
 }
@@ -432,18 +430,6 @@ func (s *Stream) due() (next time.Duration, err error) {
 // for so long. If the connection were closed while there is something to read, the system would
 // reset it, and the peer would lose what it has not received.
 const closeLinger = 500 * time.Millisecond
-
-type closeWriter interface{ CloseWrite() error }
-
-// closeWriter returns the connection if it has a half-close, or nil.
-func (s *Stream) closeWriter() closeWriter {
-	conn := s.conn
-	if c, ok := conn.(*Conn); ok {
-		conn = c.Conn
-	}
-	w, _ := conn.(closeWriter)
-	return w
-}
 
 // park parks the stream, for at most the time next unless that is negative. It reports whether the
 // function must look again.
@@ -460,12 +446,13 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	o := Options{IdleTimeout: next, Writable: s.queue != nil && !s.writing && !silent, fresh: s.fresh}
 	s.reader = streamParked
 	s.mu.Unlock()
-	response := s.response()
+	response, more := s.response(), false
 	if response != nil {
+		more, response.more = response.more, false
 		again, err = lot.parkUnbound(&response.unbound, response, runResponse, next)
 	} else if s.plain {
 		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: (*streamConn)(s), f: runStream, idle: next, await: o.await()})
+			conn: plainConn[*Stream]{owner: s}, f: runPlain[*Stream], idle: next, await: o.await()})
 	} else {
 		err = lot.ParkWith(s.conn, o, func(net.Conn) { s.run() })
 	}
@@ -479,7 +466,7 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 	case err != nil, again:
 		return again, err
 	case response != nil:
-		if woken || ended {
+		if woken || ended || more {
 			response.Wake()
 		}
 	case ended: // the lot may not have had the connection when Abort closed it
@@ -488,24 +475,6 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 		lot.Wake(s.conn)
 	}
 	return false, nil
-}
-
-// A streamConn is what the lot has of a plain stream. The lot finds the stream by it, without a
-// function for each. Its deadlines do nothing, because the stream does not read through package
-// net.
-type streamConn Stream
-
-func runStream(conn net.Conn) { (*Stream)(conn.(*streamConn)).run() }
-
-func (c *streamConn) Read(b []byte) (int, error)    { return c.conn.Read(b) }
-func (c *streamConn) Write(b []byte) (int, error)   { return c.conn.Write(b) }
-func (c *streamConn) Close() error                  { return c.conn.Close() }
-func (c *streamConn) LocalAddr() net.Addr           { return c.conn.LocalAddr() }
-func (c *streamConn) RemoteAddr() net.Addr          { return c.conn.RemoteAddr() }
-func (*streamConn) SetDeadline(time.Time) error     { return nil }
-func (*streamConn) SetReadDeadline(time.Time) error { return nil }
-func (*streamConn) SetWriteDeadline(time.Time) error {
-	return nil
 }
 
 // block serves a stream that cannot be parked.
@@ -581,7 +550,7 @@ func (s *Stream) wake() {
 // CloseWrite ends the stream to the peer after what is queued. Later writes fail, and what the peer
 // sends is still handled. It fails with errors.ErrUnsupported if the connection has no such method.
 func (s *Stream) CloseWrite() error {
-	if s.closeWriter() == nil {
+	if halfCloser(s.conn) == nil {
 		return errors.ErrUnsupported
 	}
 	s.mu.Lock()
@@ -665,7 +634,9 @@ func (s *Stream) finish(err error) {
 	s.dropQueue()
 	s.mu.Unlock()
 	g.log.Guard(s.conn, s.conn.Close)
+	g.mu.Lock()
 	g.remove(s)
+	g.mu.Unlock()
 	defer g.release()
 	if g.OnClose != nil {
 		g.log.Guard(s.conn, func() error {

@@ -1,7 +1,6 @@
 package park
 
 import (
-	"errors"
 	"net"
 	"time"
 
@@ -9,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/internal/muxed"
 )
 
-// A responseConn is a response of HTTP/2 as the connection of a Stream. It has no descriptor, so the
+// A responseConn is a stream of HTTP/2 as the connection of a Stream. It has no descriptor, so the
 // lot has it in no table: it is parked for its timeouts, and until it is woken by the stream of
 // HTTP/2 or by a goroutine that has something for the Stream's function.
 type responseConn struct {
@@ -17,6 +16,7 @@ type responseConn struct {
 	noConn
 	stream muxed.Stream
 	owner  *Stream
+	more   bool // there may be more to read; used by the function
 }
 
 // An unbound is what the lot parks for something that has no descriptor.
@@ -25,7 +25,7 @@ type unbound struct {
 	woken   bool // the function must look again before it is parked; protected by parking.mu
 }
 
-// response returns the connection of a Stream that is a response of HTTP/2, or nil.
+// response returns the connection of a Stream that is a stream of HTTP/2, or nil.
 func (s *Stream) response() *responseConn {
 	c, _ := s.conn.(*responseConn)
 	return c
@@ -74,13 +74,21 @@ func (u *unbound) wake(l *Lot) {
 // of HTTP/2, or the Stream, is locked.
 func (c *responseConn) Wake() { c.wake(c.owner.in.lot) }
 
+func (c *responseConn) Read(b []byte) (int, error) { return c.stream.Read(b) }
+
+// CloseWrite ends the response.
+func (c *responseConn) CloseWrite() error {
+	c.stream.CloseWrite()
+	return nil
+}
+
 // reset ends the response as one that is not whole.
 func (c *responseConn) reset() {
 	c.stream.Reset()
 	c.Wake()
 }
 
-// Close ends the response.
+// Close ends the stream of HTTP/2.
 func (c *responseConn) Close() error {
 	c.stream.Close()
 	return nil
@@ -88,15 +96,3 @@ func (c *responseConn) Close() error {
 
 func (c *responseConn) LocalAddr() net.Addr  { return c.stream.NetConn().LocalAddr() }
 func (c *responseConn) RemoteAddr() net.Addr { return c.stream.NetConn().RemoteAddr() }
-
-// A noConn has the methods of a connection that none calls, or that have nothing to do.
-type noConn struct{}
-
-func (noConn) Read([]byte) (int, error)         { return 0, errors.ErrUnsupported }
-func (noConn) Write([]byte) (int, error)        { return 0, errors.ErrUnsupported }
-func (noConn) Close() error                     { return nil }
-func (noConn) LocalAddr() net.Addr              { return nil }
-func (noConn) RemoteAddr() net.Addr             { return nil }
-func (noConn) SetDeadline(time.Time) error      { return nil }
-func (noConn) SetReadDeadline(time.Time) error  { return nil }
-func (noConn) SetWriteDeadline(time.Time) error { return nil }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,21 +89,10 @@ type Streams struct {
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
-	log        serving.Log
-	maxQueued  int // 0 is no limit
-	goroutines sync.WaitGroup
-	times      metrics.Recorder
-
-	queued                                      atomic.Int64
-	accepted, refused, rejected, dropped, calls atomic.Uint64
-	idle, slow, late                            atomic.Uint64 // of Stats.TimedOut
-
-	mu      sync.Mutex
-	lot     *Lot
-	list    []*Stream // those that were started
-	open    int       // those that were opened, and whose OnClose has not returned
-	closing bool
-	empty   chan struct{} // closed when closing is set and open is 0
+	group[*Stream]
+	maxQueued      int // 0 is no limit
+	times          metrics.Recorder
+	dropped, calls atomic.Uint64
 }
 
 // A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer.
@@ -119,43 +107,22 @@ const (
 )
 
 // Stats returns the current counters. Those that a Lot has are those of the streams' lot.
-func (g *Streams) Stats() (st Stats) {
+func (g *Streams) Stats() Stats {
 	g.mu.Lock()
-	if g.lot != nil {
-		st = g.lot.Stats()
-	}
-	if g.Lot != nil {
-		st.Panics = 0 // they may be of others
-	}
-	st.Conns = g.open
+	st := g.stats()
 	g.mu.Unlock()
-	st.QueuedBytes, st.Dropped = g.queued.Load(), g.dropped.Load()
-	st.Accepted, st.Refused, st.Rejected = g.accepted.Load(), g.refused.Load(), g.rejected.Load()
-	st.Calls, st.Panics = g.calls.Load(), st.Panics+g.log.Panics()
-	st.TimedOut = metrics.TimedOut{Idle: g.idle.Load(), Slow: g.slow.Load(), Handshake: g.late.Load()}
-	st.CallTime = metrics.Histogram{}
+	st.Dropped, st.Calls = g.dropped.Load(), g.calls.Load()
 	g.times.AddTo(&st.CallTime)
 	return st
 }
 
 // Lots returns the lot of the streams, for observers such as package debug. It returns none before
 // the first Open. The Streams own the lot, unless it is the field Lot.
-func (g *Streams) Lots() (lots []*Lot) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lot != nil {
-		lots = append(lots, g.lot)
-	}
-	return lots
-}
+func (g *Streams) Lots() []*Lot { return g.lots() }
 
 // All returns the streams that were started and have not ended, in no particular order. Those that
 // start while the sequence is used may be missing.
-func (g *Streams) All() iter.Seq[*Stream] {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Values(slices.Clone(g.list))
-}
+func (g *Streams) All() iter.Seq[*Stream] { return slices.Values(g.all()) }
 
 // The timeouts, of which 0 is none.
 func (g *Streams) idleTimeout() time.Duration { return max(g.IdleTimeout, 0) }
@@ -173,7 +140,7 @@ func (g *Streams) Open(s *Stream, conn net.Conn) error {
 	if conn == nil || s == nil {
 		return fmt.Errorf("park: open: %w: nil", socknotify.ErrInvalid)
 	}
-	err := g.reserve()
+	err := g.reserve(g.MaxConns, g.prepare)
 	if err == nil {
 		s.init(g, conn)
 	}
@@ -185,7 +152,7 @@ func (g *Streams) Open(s *Stream, conn net.Conn) error {
 // after the request. If OpenHTTP fails, the caller answers by w. It fails with the errors of Open,
 // and with those of http.ResponseController.Hijack.
 func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, err error) {
-	if err := g.reserve(); err != nil {
+	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
@@ -208,12 +175,15 @@ func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, e
 
 // OpenResponse is Open with the response to a request of HTTP/2 that package park/http2 serves. It
 // sends the header, with the status 200 unless WriteHeader was called, and the stream is what
-// follows. The peer has nothing to say, so OnInput is not called. The caller must call
-// [Stream.Start], and the handler must return and use w no more. Its goroutine is not needed then.
+// follows. For a CONNECT request it is also what the peer sends, until it ends its side or resets
+// the stream. For others the peer has nothing to say, so OnInput is not called. The caller must
+// call [Stream.Start], and the handler must return and use w no more. Its goroutine is not needed
+// then.
 //
 // OpenResponse fails with the errors of Open, and with http.ErrNotSupported if w is of another
-// server, and if the response is one without a body or of a declared length, or the request was not
-// received whole. w may have an Unwrap method, as for an http.ResponseController.
+// server, if the response is one without a body or of a declared length, if a CONNECT request is
+// refused or has a length, and if another request was not received whole. w may have an Unwrap
+// method, as for an http.ResponseController.
 func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
 	below, ok := w.(muxed.Writer)
 	for !ok {
@@ -224,7 +194,7 @@ func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
 		w = u.Unwrap()
 		below, ok = w.(muxed.Writer)
 	}
-	if err := g.reserve(); err != nil {
+	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return err
 	}
 	c := &responseConn{owner: s}
@@ -240,72 +210,15 @@ func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
 	return nil
 }
 
-// reserve counts a stream. It makes the lot for the first one. A nil error must be followed by
-// release.
-func (g *Streams) reserve() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case g.closing:
-		return ErrServerClosed
-	case g.MaxConns > 0 && g.open >= g.MaxConns:
-		g.refused.Add(1)
-		return ErrMaxConns
-	case g.lot == nil:
-		if err := g.prepare(); err != nil {
-			return err
-		}
-	}
-	g.open++
-	return nil
-}
-
-// prepare checks the fields and makes the lot. The caller holds g.mu.
-func (g *Streams) prepare() error {
+// prepare checks the fields, and returns the lot or its configuration.
+func (g *Streams) prepare() (*Lot, Config, error) {
+	c := Config{MaxRunning: g.MaxRunning, Backend: g.Backend, Unwrap: g.Unwrap, Name: g.Name,
+		Logger: g.Logger}
 	if !g.SlowPolicy.Valid() {
-		return fmt.Errorf("park: open: %w: SlowPolicy is unknown", socknotify.ErrInvalid)
+		return nil, c, fmt.Errorf("park: open: %w: SlowPolicy is unknown", socknotify.ErrInvalid)
 	}
-	lot := g.Lot
-	if lot == nil {
-		var err error
-		lot, err = New(Config{MaxRunning: g.MaxRunning, Backend: g.Backend, Unwrap: g.Unwrap,
-			Name: g.Name, Logger: g.Logger})
-		if err != nil {
-			return err
-		}
-	}
-	g.log.Prefix, g.log.Name, g.log.Logger = "park: ", g.Name, func() *slog.Logger { return g.Logger }
 	g.maxQueued = serving.Or(g.MaxQueued, 256<<10)
-	g.lot, g.empty = lot, make(chan struct{})
-	return nil
-}
-
-// release ends what reserve has begun.
-func (g *Streams) release() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open--; g.open == 0 && g.closing {
-		close(g.empty)
-	}
-}
-
-// add adds a stream that starts. It reports whether the Streams are closing.
-func (g *Streams) add(s *Stream) (closing bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s.index = int32(len(g.list))
-	g.list = append(g.list, s)
-	return g.closing
-}
-
-func (g *Streams) remove(s *Stream) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	end := len(g.list) - 1
-	last := g.list[end]
-	last.index = s.index
-	g.list[s.index], g.list[end] = last, nil
-	g.list = g.list[:end]
+	return g.Lot, c, nil
 }
 
 // Shutdown makes Open fail, ends all streams by OnShutdown, and waits until their OnClose has
@@ -313,32 +226,11 @@ func (g *Streams) remove(s *Stream) {
 // their functions, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails
 // with socknotify.ErrInvalid.
 func (g *Streams) Shutdown(ctx context.Context) error {
-	if ctx == nil {
-		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
-	}
-	lot := g.stop()
-	if lot == nil {
-		return nil
-	}
-	for s := range g.All() {
-		g.shutdown(s)
-	}
-	select {
-	case <-g.empty:
-	case <-ctx.Done():
-		g.Close()
-		return context.Cause(ctx)
-	}
-	g.goroutines.Wait()
-	g.log.Flush()
-	if lot == g.Lot {
-		return nil
-	}
-	return lot.Shutdown(ctx)
+	return g.shutdown(ctx, g.endStream, abortStream)
 }
 
-// shutdown ends a stream for Shutdown.
-func (g *Streams) shutdown(s *Stream) {
+// endStream ends a stream for Shutdown.
+func (g *Streams) endStream(s *Stream) {
 	if g.OnShutdown == nil {
 		s.Close(ErrServerClosed)
 		return
@@ -352,29 +244,8 @@ func (g *Streams) shutdown(s *Stream) {
 // Close makes Open fail, and aborts all streams. It does not wait for functions. It always returns
 // nil.
 func (g *Streams) Close() error {
-	lot := g.stop()
-	if lot == nil {
-		return nil
-	}
-	for s := range g.All() {
-		s.Abort(ErrServerClosed)
-	}
-	g.log.Flush()
-	if lot != g.Lot {
-		lot.Close()
-	}
+	g.close(abortStream)
 	return nil
 }
 
-// stop makes Open fail. It returns nil if there was no stream.
-func (g *Streams) stop() *Lot {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closing {
-		g.closing = true
-		if g.open == 0 && g.lot != nil {
-			close(g.empty)
-		}
-	}
-	return g.lot
-}
+func abortStream(s *Stream) { s.Abort(ErrServerClosed) }

@@ -1,7 +1,6 @@
 package park
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -26,7 +25,7 @@ type Tunnel struct {
 	moved time.Duration  // when bytes were last sent, since the lot's start
 	cause *error         // for OnClose; nil if there is none
 	f     func(net.Conn) // for the lot; nil if both sides are plain
-	index int32          // in Tunnels.list, under Tunnels.mu
+	index int32          // see member
 	life  tunnelLife
 
 	a, b tunnelSide
@@ -61,9 +60,9 @@ type tunnelSide struct {
 	sent   atomic.Uint64 // bytes of this direction that the peer has taken
 
 	// These are used by the goroutine that copies, and under the lock if none does.
-	rest *[]byte // received here, and not taken by the peer; nil if there is none
-	eof  bool    // this side has ended its stream
-	done bool    // its end was passed to the peer
+	rest *tunnelRest // nil if there is none
+	eof  bool        // this side has ended its stream
+	done bool        // its end was passed to the peer
 
 	// These are used under the lock.
 	copying bool
@@ -125,9 +124,9 @@ func (s *tunnelSide) run() {
 	t.mu.Unlock()
 	switch {
 	case in && out && !s.plain: // the write to s may wait
-		t.in.goroutines.Go(func() { p.copy(copyQuietly) })
+		t.in.goroutines.Go(func() { p.copy(copyRest) })
 	case in:
-		p.copy(copyQuietly)
+		p.copy(copyRest)
 	}
 	switch {
 	case out && quiet:
@@ -281,14 +280,14 @@ func (t *Tunnel) finish() {
 	last := t.life == tunnelClosed && !t.a.copying && !t.b.copying
 	if last {
 		t.life = tunnelEnded
-		t.a.takeRest()
-		t.b.takeRest()
+		t.a.dropRest()
+		t.b.dropRest()
 	}
 	t.mu.Unlock()
 	if !last {
 		return
 	}
-	defer g.remove(t)
+	defer g.forget(t)
 	if g.OnClose != nil {
 		var cause error
 		if t.cause != nil {
@@ -305,7 +304,7 @@ func (t *Tunnel) finish() {
 func (s *tunnelSide) init(t *Tunnel, conn net.Conn, received []byte) {
 	s.of, s.conn = t, conn
 	if len(received) > 0 {
-		s.rest = &received
+		s.rest = &tunnelRest{bytes: received}
 	}
 	found, err := t.in.lot.find(conn)
 	if err == nil {
@@ -331,6 +330,9 @@ func (t *Tunnel) run(conn net.Conn) {
 	}
 }
 
+func (t *Tunnel) place() *int32         { return &t.index }
+func (s *tunnelSide) netConn() net.Conn { return s.conn }
+
 // peer returns the other side.
 func (s *tunnelSide) peer() *tunnelSide {
 	if t := s.of; s == &t.a {
@@ -345,9 +347,7 @@ func (s *tunnelSide) pendingTLS() unwrap.TLSConn {
 	if !ok {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pendingTLS(s.of.in.lot.config.Unwrap)
+	return c.unfinishedTLS(s.of.in.lot.config.Unwrap)
 }
 
 func (s *tunnelSide) shakeHands() error {
@@ -355,15 +355,9 @@ func (s *tunnelSide) shakeHands() error {
 	if t == nil {
 		return nil
 	}
-	until := deadline(g.HandshakeTimeout)
-	t.SetDeadline(until)
-	if err := t.HandshakeContext(context.Background()); err != nil {
-		if timedOut(err, until) {
-			g.late.Add(1)
-			return ErrHandshake
-		}
-		g.rejected.Add(1)
-		return fmt.Errorf("park: tunnel: %w", err)
+	err := g.shakeHands(t, g.HandshakeTimeout)
+	if err != nil && err != ErrHandshake {
+		err = fmt.Errorf("park: tunnel: %w", err)
 	}
-	return t.SetDeadline(time.Time{})
+	return err
 }

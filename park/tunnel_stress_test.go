@@ -15,13 +15,13 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
-// Tunnels between connections of every kind carry bytes both ways, while peers read slowly, end
-// their streams, reset and stop, and the tunnels are aborted and shut down. What a peer receives is
-// a beginning of what the other has sent, and all of it if both have ended their streams; and
-// nothing is left behind.
+// Tunnels between connections of every kind, and those of a reverse proxy, carry bytes both ways,
+// while peers read slowly, end their streams, reset and stop, and the tunnels are aborted and shut
+// down. What a peer receives is a beginning of what the other has sent, and all of it if both have
+// ended their streams; and nothing is left behind.
 func TestTunnelStress(t *testing.T) {
 	for end := time.Now().Add(stressDuration(t)); ; {
-		tunnelStressRound(t)
+		t.Run("round", tunnelStressRound) // a test of its own, so that its servers end
 		if t.Failed() || time.Now().After(end) {
 			return
 		}
@@ -33,12 +33,24 @@ func tunnelStressRound(t *testing.T) {
 	if rand.IntN(2) == 0 {
 		g.IdleTimeout = timeout
 	}
+	var proxied sync.Map // of *stressTunnel by the client's address
 	g.OnClose = func(tunnel *Tunnel, err error) {
-		x := tunnel.Value.(*stressTunnel)
+		x, ok := tunnel.Value.(*stressTunnel)
+		if !ok {
+			client, _ := tunnel.Conns()
+			known, _ := proxied.Load(client.RemoteAddr().String())
+			x = known.(*stressTunnel)
+		}
 		x.err = err
 		close(x.closed)
 	}
 	var all sync.WaitGroup
+	for range rand.IntN(3) {
+		for _, x := range proxiedStressTunnels(t, g) {
+			proxied.Store(x.peers[0].LocalAddr().String(), x)
+			all.Go(func() { x.exchange(t, nil, true) })
+		}
+	}
 	for range 2 {
 		for name1, kind1 := range streamKinds {
 			for name2, kind2 := range streamKinds {
@@ -77,15 +89,47 @@ type stressTunnel struct {
 	err      error // of OnClose
 }
 
+// proxiedStressTunnels returns tunnels that a reverse proxy has made, in which some bytes were sent
+// with the request and the answer.
+func proxiedStressTunnels(t *testing.T, g *Tunnels) (all []*stressTunnel) {
+	early, greeting := sequenceOf(rand.IntN(200)), sequenceOf(rand.IntN(200))
+	p := newProxyRun(t, false, rand.IntN(2) == 0, rand.IntN(2) == 0, func(p *proxyRun) {
+		p.g, p.greeting = g, greeting
+	})
+	for range 1 + rand.IntN(4) {
+		x := &stressTunnel{name: "proxied", sent: [2]int{len(early), len(greeting)}, closed: make(chan struct{})}
+		x.peers[0], x.peers[1] = p.dial(early)
+		receive(t, p.returned) // the tunnel has begun
+		all = append(all, x)
+	}
+	return all
+}
+
+// sequenceOf returns the first n bytes of sequence.
+func sequenceOf(n int) string { return string(pattern(n)) }
+
 func (x *stressTunnel) run(t *testing.T, g *Tunnels, a, b net.Conn) {
-	defer x.peers[0].Close()
-	defer x.peers[1].Close()
 	tunnel, err := g.JoinWith(a, b, TunnelOptions{Value: x})
 	if err != nil {
 		a.Close()
 		b.Close()
+		x.close()
 		return
 	}
+	_, half1 := a.(closeWriter) // otherwise the tunnel ends with one of its directions
+	_, half2 := b.(closeWriter)
+	x.exchange(t, tunnel, half1 && half2)
+}
+
+func (x *stressTunnel) close() {
+	x.peers[0].Close()
+	x.peers[1].Close()
+}
+
+// exchange sends and receives until the tunnel has ended, which is nil for one that is not aborted.
+// half reports whether both of its connections have a half-close.
+func (x *stressTunnel) exchange(t *testing.T, tunnel *Tunnel, half bool) {
+	defer x.close()
 	var all sync.WaitGroup
 	graceful := rand.IntN(3) > 0
 	for i := range x.peers {
@@ -94,34 +138,30 @@ func (x *stressTunnel) run(t *testing.T, g *Tunnels, a, b net.Conn) {
 	}
 	if !graceful {
 		await.Pause(time.Duration(rand.IntN(20)) * time.Millisecond)
-		switch rand.IntN(4) {
-		case 0:
+		switch how := rand.IntN(4); {
+		case how == 0 && tunnel != nil:
 			tunnel.Abort(io.ErrNoProgress)
-		case 1:
+		case how <= 1:
 			x.peers[rand.IntN(2)].Close()
-		case 2:
+		case how == 2:
 			resetPeer(x.peers[rand.IntN(2)])
 		default:
-			x.peers[0].Close()
-			x.peers[1].Close()
+			x.close()
 		}
 	}
 	all.Wait()
 	if !graceful { // one of them may be open, with nothing more to send
-		x.peers[0].Close()
-		x.peers[1].Close()
+		x.close()
 	}
 	<-x.closed
-	_, half1 := a.(closeWriter) // otherwise the tunnel ends with one of its directions
-	_, half2 := b.(closeWriter)
-	whole := graceful && half1 && half2 && x.err == nil
+	whole := graceful && half && x.err == nil
 	for i := range x.peers {
 		sent, got, err := x.sent[1-i], x.received[i], x.failed[i]
 		if errors.Is(err, errStressBytes) || got > sent || whole && (got < sent || err != nil) {
 			t.Errorf("%s: peer %d has received %d of %d bytes, %v, closed %v", x.name, i, got, sent, err, x.err)
 		}
 	}
-	if graceful && half1 && half2 && x.err != nil && !errors.Is(x.err, ErrServerClosed) {
+	if graceful && half && x.err != nil && !errors.Is(x.err, ErrServerClosed) {
 		t.Errorf("%s: %v", x.name, x.err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/internal/test/long"
@@ -150,9 +151,24 @@ func pattern(n int) []byte {
 	return b
 }
 
+// takePipes takes all pipes that there are.
+func takePipes() (all []*nowait.Pipe) {
+	for p := nowait.TakePipe(); p != nil; p = nowait.TakePipe() {
+		all = append(all, p)
+	}
+	return all
+}
+
+func releasePipes(all []*nowait.Pipe) {
+	for _, p := range all {
+		p.Release()
+	}
+}
+
 // A peer that does not read holds back its own direction alone, with a bounded rest in memory. When
 // it reads, it gets everything.
 func TestTunnelSlowReader(t *testing.T) {
+	defer releasePipes(takePipes()) // they hold more
 	eachTunnel(t, func(t *testing.T, join func(testing.TB, *Tunnels) (near, far net.Conn)) {
 		for _, swap := range []bool{false, true} {
 			g, closed := newTunnels(t, &Tunnels{})
@@ -195,11 +211,13 @@ func TestTunnelSlowReader(t *testing.T) {
 	})
 }
 
-// Tunnels whose peers do not read are parked, with a bounded rest.
+// A thousand tunnels whose peers do not read are parked, with a bounded rest and no goroutine, and
+// bound the memory.
 func TestTunnelSlowReaders(t *testing.T) {
+	defer releasePipes(takePipes()) // they hold more
 	for _, kind := range []string{"TCP", "TLS"} {
 		t.Run(kind, func(t *testing.T) {
-			n := long.Or(500, 50)
+			n := long.Or(1000, 50)
 			g, closed := newTunnels(t, &Tunnels{})
 			before := runtime.NumGoroutine()
 			var writing sync.WaitGroup
@@ -210,10 +228,15 @@ func TestTunnelSlowReaders(t *testing.T) {
 				small(t, a, near, b, far)
 				must(t, g.Join(a, b))
 				peers = append(peers, near, far)
-				near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			}
+			heap := liveHeap()
+			for i := 0; i < len(peers); i += 2 {
+				near := peers[i]
 				writing.Go(func() {
+					text := make([]byte, 32<<10)
 					for err := error(nil); err == nil; {
-						_, err = near.Write(make([]byte, 32<<10))
+						near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+						_, err = near.Write(text)
 					}
 				})
 			}
@@ -225,6 +248,10 @@ func TestTunnelSlowReaders(t *testing.T) {
 			if q := g.Stats().QueuedBytes; q == 0 || q > int64(n)*32<<10 {
 				t.Errorf("%d bytes are queued for %d peers", q, n)
 			}
+			// Besides the rest there may be a part of a record.
+			if each := (liveHeap() - heap) / n; each > 72<<10 {
+				t.Errorf("%d bytes for each of %d peers", each, n)
+			}
 			for _, conn := range peers {
 				conn.Close()
 			}
@@ -233,6 +260,15 @@ func TestTunnelSlowReaders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// liveHeap returns the bytes of the heap after two collections, which empty the pools.
+func liveHeap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // Both peers send much, and read only after a while.
@@ -269,6 +305,8 @@ func resetPeer(conn net.Conn) {
 	case *tls.Conn:
 		resetPeer(c.NetConn())
 	case *heldWriter:
+		resetPeer(c.Conn)
+	case *bufferedPeer:
 		resetPeer(c.Conn)
 	case *net.TCPConn:
 		c.SetLinger(0)

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/unwrap"
-	"github.com/socknotify/socknotify/metrics"
 )
 
 // Tunnels join pairs of connections, such as those of a proxy's client and its backend: what one
@@ -64,58 +61,28 @@ type Tunnels struct {
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
-	log        serving.Log
-	goroutines sync.WaitGroup
-
-	queued                      atomic.Int64
-	accepted, refused, rejected atomic.Uint64
-	idle, slow, late, copied    atomic.Uint64
-
-	mu      sync.Mutex
-	lot     *Lot
-	list    []*Tunnel
-	forth   uint64 // bytes of the tunnels that have ended
-	back    uint64
-	closing bool
-	empty   chan struct{} // closed when closing is set and list is empty
+	group[*Tunnel]
+	copied      atomic.Uint64
+	forth, back uint64 // bytes of the tunnels that have ended; protected by mu
 }
 
 // Stats returns the current counters. Those that a Lot has are those of the tunnels' lot, where
 // each side of a tunnel counts.
-func (g *Tunnels) Stats() (st Stats) {
+func (g *Tunnels) Stats() Stats {
 	g.mu.Lock()
-	if g.lot != nil {
-		st = g.lot.Stats()
-	}
-	if g.Lot != nil {
-		st.Panics = 0 // they may be of others
-	}
-	st.Conns = len(g.list)
-	st.BytesForth, st.BytesBack = g.forth, g.back
+	defer g.mu.Unlock()
+	st := g.stats()
+	st.Copied, st.BytesForth, st.BytesBack = g.copied.Load(), g.forth, g.back
 	for _, t := range g.list {
 		st.BytesForth += t.a.sent.Load()
 		st.BytesBack += t.b.sent.Load()
 	}
-	g.mu.Unlock()
-	st.QueuedBytes = g.queued.Load()
-	st.Accepted, st.Refused, st.Rejected = g.accepted.Load(), g.refused.Load(), g.rejected.Load()
-	st.Copied, st.Panics = g.copied.Load(), st.Panics+g.log.Panics()
-	st.TimedOut = metrics.TimedOut{Idle: g.idle.Load(), Slow: g.slow.Load(),
-		Handshake: g.late.Load()}
-	st.CallTime = metrics.Histogram{}
 	return st
 }
 
 // Lots returns the lot of the tunnels, for observers such as package debug. It returns none before
 // the first Join.
-func (g *Tunnels) Lots() []*Lot {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lot == nil {
-		return nil
-	}
-	return []*Lot{g.lot}
-}
+func (g *Tunnels) Lots() []*Lot { return g.lots() }
 
 // idleTimeout returns the timeout of a tunnel, of which 0 is none.
 func (g *Tunnels) idleTimeout(halfClosed bool) time.Duration {
@@ -139,11 +106,13 @@ type TunnelOptions struct {
 // Stats.Unparkable. Join does not wait, and clears the deadlines of both. The tunnel owns the
 // connections then, which must not be used any more, and closes them.
 //
-// What one side receives waits for the other to take it, and nothing more is received then. When a
-// side has ended its stream, and all of it was sent, CloseWrite of the other is called; if there is
-// no such method, the tunnel ends. It also ends when both have ended their streams, and when a
-// connection fails. Then the other one is reset, so that its peer does not take what it has
-// received for everything; a peer of a TLS connection does not get a close_notify.
+// What one side receives waits for the other to take it, and nothing more is received then. On
+// Linux a busy direction between two plain connections has a goroutine, and the kernel moves its
+// bytes through a pipe. When a side has ended its stream, and all of it was sent, CloseWrite of the
+// other is called; if there is no such method, the tunnel ends. It also ends when both have ended
+// their streams, and when a connection fails. Then the other one is reset, so that its peer does
+// not take what it has received for everything; a peer of a TLS connection does not get a
+// close_notify.
 //
 // Join fails with ErrMaxConns, ErrServerClosed, the error of a connection that is closed, and with
 // socknotify.ErrInvalid for a field or a connection that makes no sense. The caller still owns the
@@ -163,17 +132,18 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 			return nil, fmt.Errorf("park: join: %w", err)
 		}
 	}
-	lot, err := g.open()
-	if err != nil {
+	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err
 	}
-	t := &Tunnel{Value: o.Value, in: g, moved: lot.now()}
+	t := &Tunnel{Value: o.Value, in: g, moved: g.lot.now()}
 	t.a.init(t, a, o.FromA)
 	t.b.init(t, b, o.FromB)
 	fresh := t.a.pendingTLS() != nil || t.b.pendingTLS() != nil
 	t.a.copying = fresh // until shakeHands has returned
-	if err := g.add(t, o); err != nil {
-		return nil, err
+	g.accepted.Add(1)
+	g.queued.Add(int64(len(o.FromA) + len(o.FromB)))
+	if g.add(t) {
+		t.Abort(ErrServerClosed) // Close may have missed it
 	}
 	if fresh {
 		g.goroutines.Go(t.shakeHands)
@@ -186,67 +156,19 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 // sameConn reports whether a and b are one connection.
 func sameConn(a, b net.Conn) bool { return unwrap.Plain(a) && a == b }
 
-// open returns the lot. The first call makes it.
-func (g *Tunnels) open() (*Lot, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closing {
-		return nil, ErrServerClosed
-	}
-	if g.lot == nil {
-		if err := g.prepare(); err != nil {
-			return nil, err
-		}
-	}
-	return g.lot, nil
+// prepare returns the lot or its configuration.
+func (g *Tunnels) prepare() (*Lot, Config, error) {
+	return g.Lot, Config{Backend: g.Backend, Unwrap: g.Unwrap, Name: g.Name, Logger: g.Logger}, nil
 }
 
-// add adds a tunnel. remove must follow.
-func (g *Tunnels) add(t *Tunnel, o TunnelOptions) error {
+// forget ends what reserve and add have begun.
+func (g *Tunnels) forget(t *Tunnel) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case g.closing:
-		return ErrServerClosed
-	case g.MaxConns > 0 && len(g.list) >= g.MaxConns:
-		g.refused.Add(1)
-		return ErrMaxConns
-	}
-	g.accepted.Add(1)
-	g.queued.Add(int64(len(o.FromA) + len(o.FromB)))
-	t.index = int32(len(g.list))
-	g.list = append(g.list, t)
-	return nil
-}
-
-// prepare makes the lot. The caller holds g.mu.
-func (g *Tunnels) prepare() error {
-	lot := g.Lot
-	if lot == nil {
-		var err error
-		lot, err = New(Config{Backend: g.Backend, Unwrap: g.Unwrap, Name: g.Name, Logger: g.Logger})
-		if err != nil {
-			return err
-		}
-	}
-	g.log.Prefix, g.log.Name, g.log.Logger = "park: ", g.Name, func() *slog.Logger { return g.Logger }
-	g.lot, g.empty = lot, make(chan struct{})
-	return nil
-}
-
-// remove removes a tunnel that has ended.
-func (g *Tunnels) remove(t *Tunnel) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	end := len(g.list) - 1
-	last := g.list[end]
-	last.index = t.index
-	g.list[t.index], g.list[end] = last, nil
 	g.forth += t.a.sent.Load()
 	g.back += t.b.sent.Load()
-	if g.list = g.list[:end]; end == 0 && g.closing {
-		close(g.empty)
-	}
+	g.remove(t)
+	g.mu.Unlock()
+	g.release()
 }
 
 // Shutdown makes Join fail, and waits until all tunnels have ended and OnClose has returned for
@@ -255,56 +177,14 @@ func (g *Tunnels) remove(t *Tunnel) {
 // and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
 // socknotify.ErrInvalid.
 func (g *Tunnels) Shutdown(ctx context.Context) error {
-	if ctx == nil {
-		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
-	}
-	lot := g.stop()
-	if lot == nil {
-		return nil
-	}
-	select {
-	case <-g.empty:
-	case <-ctx.Done():
-		g.Close()
-		return context.Cause(ctx)
-	}
-	g.goroutines.Wait()
-	g.log.Flush()
-	if lot == g.Lot {
-		return nil
-	}
-	return lot.Shutdown(ctx)
+	return g.shutdown(ctx, func(*Tunnel) {}, abortTunnel)
 }
 
 // Close makes Join fail, and ends all tunnels with ErrServerClosed. It does not wait for OnClose.
 // It always returns nil.
 func (g *Tunnels) Close() error {
-	lot := g.stop()
-	if lot == nil {
-		return nil
-	}
-	g.mu.Lock()
-	left := slices.Clone(g.list)
-	g.mu.Unlock()
-	for _, t := range left {
-		t.Abort(ErrServerClosed)
-	}
-	g.log.Flush()
-	if lot != g.Lot {
-		lot.Close()
-	}
+	g.close(abortTunnel)
 	return nil
 }
 
-// stop makes Join fail. It returns nil if there was no tunnel.
-func (g *Tunnels) stop() *Lot {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closing {
-		g.closing = true
-		if len(g.list) == 0 && g.lot != nil {
-			close(g.empty)
-		}
-	}
-	return g.lot
-}
+func abortTunnel(t *Tunnel) { t.Abort(ErrServerClosed) }

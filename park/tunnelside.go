@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/nowait"
 )
 
 // A copying says what a goroutine that copies a direction may wait for.
@@ -17,15 +19,22 @@ type copying uint8
 const (
 	copyReady   copying = iota // the rest of a TLS record, for readyWait
 	copyQuietly                // nothing
+	copyRest                   // nothing, and only what is kept is copied if the side is not plain
 	copyOwn                    // anything: it is the goroutine of a connection that is not parked
 )
 
-var tunnelBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+type tunnelBuffer [32 << 10]byte
+
+var tunnelBuffers = sync.Pool{New: func() any { return new(tunnelBuffer) }}
 
 // copy copies the direction that begins at s, for the goroutine that has set s.copying.
 func (s *tunnelSide) copy(c copying) {
 	before, err := s.sent.Load(), error(errGoexit)
-	defer func() { s.of.release(s, s.sent.Load() != before, err) }()
+	defer func() {
+		if err != errFlows {
+			s.of.release(s, s.sent.Load() != before, err)
+		}
+	}()
 	err = s.of.in.log.Guard(s.conn, func() error { return s.transfer(c) })
 }
 
@@ -45,7 +54,7 @@ func (s *tunnelSide) copyAlone(want awaited) {
 // transfer moves bytes until one of the sides would wait, or others should have their turn.
 func (s *tunnelSide) transfer(c copying) error {
 	if s.rest != nil {
-		if err := s.forward(s.takeRest(), false); err != nil {
+		if err := s.forwardRest(); err != nil {
 			return err
 		}
 	}
@@ -56,8 +65,10 @@ func (s *tunnelSide) transfer(c copying) error {
 		return s.endStream()
 	case own != s.alone:
 		return nil // the side is parked before it is read, or has its own goroutine
+	case c == copyRest && !s.plain:
+		return nil // it is parked for writing, and the lot may be reading its header
 	}
-	buf := tunnelBuffers.Get().(*[32 << 10]byte)
+	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
 	for i := 0; i < maxReads || c == copyOwn; i++ {
 		n, err := s.read(buf[:], c)
@@ -85,6 +96,8 @@ func (s *tunnelSide) transfer(c copying) error {
 			}
 		case n == 0, n < readAheadSize, s.plain && n < len(buf):
 			return nil
+		case s.startFlow():
+			return errFlows
 		}
 	}
 	return nil
@@ -116,37 +129,150 @@ func (s *tunnelSide) forward(b []byte, clone bool) error {
 		return fmt.Errorf("park: tunnel: %w", err)
 	}
 	if b = b[n:]; len(b) > 0 {
-		rest := b // which is allocated, b is not
 		if clone {
-			rest = bytes.Clone(b)
+			b = bytes.Clone(b)
 		}
-		s.rest = &rest
-		s.of.in.queued.Add(int64(len(rest)))
+		s.keep(&tunnelRest{bytes: b})
 	}
 	return nil
 }
 
-// takeRest returns the rest of the direction, which has none then.
-func (s *tunnelSide) takeRest() []byte {
-	if s.rest == nil {
-		return nil
+// A tunnelRest is what was received, and not taken by the peer.
+type tunnelRest struct {
+	bytes []byte
+	pipe  *nowait.Pipe // which has the bytes instead, if it is not nil
+}
+
+func (r *tunnelRest) len() int {
+	if r.pipe != nil {
+		return r.pipe.Len()
 	}
-	rest := *s.rest
+	return len(r.bytes)
+}
+
+// keep makes r the rest of the direction.
+func (s *tunnelSide) keep(r *tunnelRest) {
+	s.rest = r
+	s.of.in.queued.Add(int64(r.len()))
+}
+
+// takeRest returns the rest of the direction, which has none then.
+func (s *tunnelSide) takeRest() *tunnelRest {
+	r := s.rest
 	s.rest = nil
-	s.of.in.queued.Add(-int64(len(rest)))
-	return rest
+	s.of.in.queued.Add(int64(-r.len()))
+	return r
+}
+
+// dropRest drops the rest of the direction.
+func (s *tunnelSide) dropRest() {
+	if s.rest == nil {
+		return
+	}
+	if r := s.takeRest(); r.pipe != nil {
+		r.pipe.Release()
+	}
+}
+
+// forwardRest sends the rest to the peer, and keeps what is left of it.
+func (s *tunnelSide) forwardRest() error {
+	r := s.takeRest()
+	if r.pipe == nil {
+		return s.forward(r.bytes, false)
+	}
+	err := s.drain(r.pipe, false)
+	if err == nil && r.len() > 0 {
+		s.keep(r)
+	} else {
+		r.pipe.Release()
+	}
+	return err
+}
+
+// drain sends what a pipe has to the peer. With wait it waits until the peer has taken all, or the
+// write deadline.
+func (s *tunnelSide) drain(pipe *nowait.Pipe, wait bool) error {
+	n, err := pipe.Drain(s.peer().socket, wait)
+	s.sent.Add(uint64(n))
+	if err != nil {
+		err = fmt.Errorf("park: tunnel: %w", err)
+	}
+	return err
+}
+
+// flowPause is how long a direction in which nothing moves keeps its goroutine, at most twice.
+const flowPause = 10 * time.Millisecond
+
+// errFlows is the result of a transfer that a goroutine goes on with.
+var errFlows = errors.New("park: left to the goroutine of a busy direction")
+
+// startFlow gives a busy direction between plain connections a goroutine, if there is a pipe for it.
+// It reports whether it has.
+func (s *tunnelSide) startFlow() bool {
+	if !s.plain || !s.peer().plain || s.alone || s.peer().alone {
+		return false
+	}
+	pipe := nowait.TakePipe()
+	if pipe != nil {
+		s.of.in.goroutines.Go(func() { s.flow(pipe) })
+	}
+	return pipe != nil
+}
+
+// flow has the kernel move the bytes of a busy direction, as io.Copy does. It waits in Go's poller,
+// which is cheaper than to park for each part, and ends when nothing has moved for a while.
+func (s *tunnelSide) flow(pipe *nowait.Pipe) {
+	p := s.peer()
+	moved, err := true, error(nil)
+	for moved && err == nil {
+		before, until := s.sent.Load(), time.Now().Add(flowPause)
+		s.conn.SetReadDeadline(until)
+		p.conn.SetWriteDeadline(until)
+		err = s.pump(pipe)
+		moved = s.sent.Load() != before
+		if isTimeout(err) {
+			if err = nil; moved {
+				err = s.of.touch(true)
+			}
+		}
+	}
+	s.conn.SetReadDeadline(time.Time{})
+	p.conn.SetWriteDeadline(time.Time{})
+	if err == nil && pipe.Len() > 0 {
+		s.keep(&tunnelRest{pipe: pipe})
+	} else {
+		pipe.Release()
+	}
+	if err == io.EOF {
+		s.eof = true
+		err = s.endStream()
+	}
+	s.of.release(s, moved, err)
+}
+
+// pump moves bytes through a pipe. It fails with io.EOF at the end of the stream, and when the
+// deadlines have passed.
+func (s *tunnelSide) pump(pipe *nowait.Pipe) error {
+	for {
+		if pipe.Len() == 0 {
+			if n, err := pipe.Fill(s.socket); err == io.EOF || n == 0 && err == nil {
+				return err
+			} else if err != nil {
+				return fmt.Errorf("park: tunnel: %w", err)
+			}
+		}
+		if err := s.drain(pipe, true); err != nil {
+			return err
+		}
+	}
 }
 
 // endStream passes the end of the stream on.
 func (s *tunnelSide) endStream() error {
 	s.done = true
 	p := s.peer()
-	conn := p.conn
-	if c, ok := conn.(*Conn); ok {
-		conn = c.Conn
-	}
-	w, ok := conn.(closeWriter)
-	if !ok {
+	w := halfCloser(p.conn)
+	if w == nil {
 		return errTunnelOver
 	}
 	if err := w.CloseWrite(); err != nil {
@@ -227,7 +353,7 @@ func (s *tunnelSide) park(want awaited, left time.Duration) error {
 	lot := s.of.in.lot
 	if s.plain {
 		return lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: (*tunnelConn)(s), f: runTunnel, idle: left, await: want})
+			conn: plainConn[*tunnelSide]{owner: s}, f: runPlain[*tunnelSide], idle: left, await: want})
 	}
 	return s.of.in.log.Guard(s.conn, func() error { // Park reads
 		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)
@@ -249,18 +375,3 @@ func (s *tunnelSide) close(armed, reset bool) {
 		return s.conn.Close()
 	})
 }
-
-// A tunnelConn is what the lot has of a plain side. The lot finds the side by it, without a
-// function for each. Its deadlines do nothing, because the side is not read through package net.
-type tunnelConn tunnelSide
-
-func runTunnel(conn net.Conn) { (*tunnelSide)(conn.(*tunnelConn)).run() }
-
-func (c *tunnelConn) Read(b []byte) (int, error)     { return c.conn.Read(b) }
-func (c *tunnelConn) Write(b []byte) (int, error)    { return c.conn.Write(b) }
-func (c *tunnelConn) Close() error                   { return c.conn.Close() }
-func (c *tunnelConn) LocalAddr() net.Addr            { return c.conn.LocalAddr() }
-func (c *tunnelConn) RemoteAddr() net.Addr           { return c.conn.RemoteAddr() }
-func (*tunnelConn) SetDeadline(time.Time) error      { return nil }
-func (*tunnelConn) SetReadDeadline(time.Time) error  { return nil }
-func (*tunnelConn) SetWriteDeadline(time.Time) error { return nil }

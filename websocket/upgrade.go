@@ -18,11 +18,13 @@ import (
 // ServeHTTP upgrades a request, as Upgrade does.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Upgrade(w, r) }
 
-// Upgrade answers a request that asks for a WebSocket. The connection is then owned by the server, and needs no goroutine of
-// net/http's. If the request cannot be upgraded, Upgrade answers it with an error status, and returns the reason. The
-// answer has the fields of w.Header, such as cookies. It works with net/http and with park.HTTPServer, and with every
-// http.ResponseWriter from which http.ResponseController can hijack the connection. WebSockets over HTTP/2 (RFC 8441) are
-// refused with the status 505; browsers use HTTP/1.1 then.
+// Upgrade answers a request that asks for a WebSocket. The connection is then owned by the server,
+// and needs no goroutine of net/http's. If the request cannot be upgraded, Upgrade answers it with
+// an error status, and returns the reason. The answer has the fields of w.Header, such as cookies.
+// It works with net/http and with park.HTTPServer, and with every http.ResponseWriter from which
+// http.ResponseController can hijack the connection. Over HTTP/2 it answers CONNECT requests for
+// WebSockets (RFC 8441) that package park/http2 serves; w may then have an Unwrap method. Other
+// requests of HTTP/2 are refused with the status 505.
 //
 // Upgrade calls OnOpen, and OnMessage for messages that came with the request.
 func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) {
@@ -36,7 +38,7 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	c.stream.Value = c
 	var early []byte
 	if err = s.prepare(); err == nil {
-		early, err = s.streams.OpenHTTP(&c.stream, w)
+		early, err = s.open(c, w, r, key)
 	}
 	switch {
 	case err == park.ErrMaxConns, err == ErrServerClosed:
@@ -52,12 +54,6 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	}
 	c.lastIn = s.now()
 	c.lastMessage.Store(int64(c.lastIn))
-	c.protocol = s.choose(r)
-	extension := ""
-	if s.deflater != nil {
-		extension, c.compressed = negotiate(r.Header["Sec-Websocket-Extensions"])
-	}
-	c.stream.WriteShared(answer(key, c.Subprotocol(), extension, w.Header()))
 	err = c.stream.Start(early, func(*park.Stream) error {
 		if s.OnOpen != nil {
 			c.handle(func() error { return s.OnOpen(c, r) })
@@ -70,14 +66,60 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	return c, nil
 }
 
+// open takes the connection over, or the stream of HTTP/2, and sends the answer. It returns what
+// was received after the request.
+func (s *Server) open(c *Conn, w http.ResponseWriter, r *http.Request, key string,
+) (early []byte, err error) {
+	c.protocol = s.choose(r)
+	extension := ""
+	if s.deflater != nil {
+		extension, c.compressed = negotiate(r.Header["Sec-Websocket-Extensions"])
+	}
+	h := w.Header()
+	if r.ProtoMajor == 1 {
+		if early, err = s.streams.OpenHTTP(&c.stream, w); err == nil {
+			c.stream.WriteShared(answer(key, c.Subprotocol(), extension, h))
+		}
+		return early, err
+	}
+	for name := range ours {
+		h.Del(name)
+	}
+	if keys := r.Header["Sec-Websocket-Key"]; len(keys) == 1 {
+		h.Set("Sec-Websocket-Accept", accepted(keys[0])) // no client should want it, but undici does
+	}
+	if c.protocol > 0 {
+		h.Set("Sec-Websocket-Protocol", c.Subprotocol())
+	}
+	if c.compressed {
+		h.Set("Sec-Websocket-Extensions", extension)
+	}
+	if err = s.streams.OpenResponse(&c.stream, w); err != nil {
+		h.Del("Sec-Websocket-Accept")
+		h.Del("Sec-Websocket-Protocol")
+		h.Del("Sec-Websocket-Extensions")
+	}
+	return nil, err
+}
+
 // checkRequest checks a request. It returns the value of Sec-WebSocket-Key, or the status and the reason of a refusal.
+// A request of HTTP/2 needs no key.
 func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request) (key string, status int, err error) {
 	refuse := func(status int, reason string) (string, int, error) {
 		return "", status, errors.New("websocket: upgrade: " + reason)
 	}
-	switch {
+	switch protocol := r.Header[":protocol"]; {
+	case r.ProtoMajor == 2 && r.Method == http.MethodConnect && len(protocol) == 1:
+		if status, reason := checkConnect(w, r); status != 0 {
+			return refuse(status, reason)
+		}
+		if !s.allowed(r) {
+			return refuse(http.StatusForbidden, "origin not allowed")
+		}
+		return "", 0, nil
 	case r.ProtoMajor != 1:
-		return refuse(http.StatusHTTPVersionNotSupported, "want HTTP/1.1")
+		return refuse(http.StatusHTTPVersionNotSupported,
+			"want HTTP/1.1, or an extended CONNECT request of HTTP/2")
 	case !hasToken(r.Header["Connection"], "upgrade"), !hasToken(r.Header["Upgrade"], "websocket"):
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Set("Connection", "Upgrade")
@@ -100,14 +142,33 @@ func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request) (key strin
 	if b, err := base64.StdEncoding.DecodeString(keys[0]); err != nil || len(b) != 16 {
 		return refuse(http.StatusBadRequest, "Sec-WebSocket-Key is not base64 of 16 bytes")
 	}
-	allowed := SameOrigin
-	if s.CheckOrigin != nil {
-		allowed = s.CheckOrigin
-	}
-	if !allowed(r) {
+	if !s.allowed(r) {
 		return refuse(http.StatusForbidden, "origin not allowed")
 	}
 	return keys[0], 0, nil
+}
+
+// checkConnect checks an extended CONNECT request. It returns the status and the reason of a
+// refusal, or 0.
+func checkConnect(w http.ResponseWriter, r *http.Request) (status int, reason string) {
+	switch {
+	case !strings.EqualFold(r.Header.Get(":protocol"), "websocket"):
+		return http.StatusNotImplemented, "want the protocol websocket"
+	case r.Header.Get("Sec-WebSocket-Version") != "13":
+		w.Header().Set("Sec-WebSocket-Version", "13")
+		return http.StatusBadRequest, "want Sec-WebSocket-Version 13"
+	case r.ContentLength >= 0:
+		return http.StatusBadRequest, "want a request that does not end"
+	}
+	return 0, ""
+}
+
+// allowed reports whether the origin of a request may open a WebSocket.
+func (s *Server) allowed(r *http.Request) bool {
+	if s.CheckOrigin != nil {
+		return s.CheckOrigin(r)
+	}
+	return SameOrigin(r)
 }
 
 // SameOrigin is the default of Server.CheckOrigin. It reports whether a request has no Origin header, as requests that are
@@ -135,12 +196,17 @@ func (s *Server) choose(r *http.Request) uint16 {
 	return 0
 }
 
+// accepted returns the value of Sec-WebSocket-Accept for a key.
+func accepted(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
 // answer returns the answer to a handshake.
 func answer(key, protocol, extension string, more http.Header) []byte {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(base64.StdEncoding.EncodeToString(sum[:]) + "\r\n")
+	b.WriteString(accepted(key) + "\r\n")
 	if protocol != "" {
 		b.WriteString("Sec-WebSocket-Protocol: " + protocol + "\r\n")
 	}

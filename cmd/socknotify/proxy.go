@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,18 +22,17 @@ import (
 	"github.com/pires/go-proxyproto"
 	"github.com/spf13/cobra"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server/handover"
 )
 
 type proxyFlags struct {
-	addr, backend, debugAddr string
-	to, trust, proxyFrom     []string
-	tcp, sendProxy, tls      bool
-	cert, key, checkPath     string
-	idle, check, drain       time.Duration
+	listenFlags
+	to, trust, proxyFrom []string
+	tcp, sendProxy       bool
+	checkPath            string
+	check, drain         time.Duration
 }
 
 func proxyCommand() *cobra.Command {
@@ -51,22 +49,16 @@ func proxyCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
+	f.add(c)
 	flags := c.Flags()
-	flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
 	flags.StringSliceVar(&f.to, "to", nil, "address of a server to pass on to; may be repeated")
 	flags.BoolVar(&f.tcp, "tcp", false, "pass on connections, of any protocol")
-	flags.BoolVar(&f.tls, "tls", false, "serve TLS, with a certificate made for this run unless --cert and --key are given")
-	flags.StringVar(&f.cert, "cert", "", "file with the certificate, for TLS")
-	flags.StringVar(&f.key, "key", "", "file with its key")
 	flags.StringSliceVar(&f.proxyFrom, "proxy-from", nil, "network whose connections begin with a header of the PROXY protocol; may be repeated")
 	flags.BoolVar(&f.sendProxy, "send-proxy", false, "with --tcp: begin connections to servers with a header of the PROXY protocol, version 2")
 	flags.StringSliceVar(&f.trust, "trust", nil, "network whose X-Forwarded headers are kept; may be repeated")
-	flags.DurationVar(&f.idle, "idle", 0, "end what is idle for this time; 0 is never")
 	flags.DurationVar(&f.check, "check", 5*time.Second, "how often servers are checked, by connecting to them; 0 is never")
 	flags.StringVar(&f.checkPath, "check-path", "", "check by a GET request of this path, which must be answered with 2xx")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long connections may go on after SIGHUP")
-	flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
-	flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
 	return c
 }
 
@@ -85,17 +77,11 @@ type proxy struct {
 }
 
 func (f *proxyFlags) run(cmd *cobra.Command) error {
-	addr, from, p, err := f.prepare(cmd.ErrOrStderr())
+	from, p, err := f.prepare(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	var config *tls.Config
-	if f.tls || f.cert != "" {
-		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
-			return failure{err}
-		}
-	}
-	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
+	addr, config, page, err := f.start(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -126,26 +112,18 @@ func (f *proxyFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// prepare checks the flags.
-func (f *proxyFlags) prepare(log io.Writer) (addr netip.AddrPort, from networks, p *proxy, err error) {
+// prepare checks the flags that only this command has.
+func (f *proxyFlags) prepare(log io.Writer) (from networks, p *proxy, err error) {
 	p = &proxy{proxyFlags: f, log: slog.New(slog.NewTextHandler(log, nil))}
 	switch {
 	case len(f.to) == 0:
 		err = errors.New("--to is missing")
-	case (f.cert == "") != (f.key == ""):
-		err = errors.New("--cert and --key go together")
-	case f.idle < 0 || f.check < 0 || f.drain < 0:
-		err = errors.New("--idle, --check and --drain must not be negative")
+	case f.check < 0 || f.drain < 0:
+		err = errors.New("--check and --drain must not be negative")
 	case f.sendProxy && !f.tcp:
 		err = errors.New("--send-proxy needs --tcp, because requests of several clients share a connection")
 	case f.tcp && f.checkPath != "":
 		err = errors.New("--check-path is for HTTP")
-	}
-	if err == nil {
-		addr, err = resolveAddr(f.addr)
-	}
-	if err == nil {
-		f.backend, err = resolve(f.backend)
 	}
 	if err == nil {
 		from, err = parseNetworks("--proxy-from", f.proxyFrom)
@@ -160,7 +138,7 @@ func (f *proxyFlags) prepare(log io.Writer) (addr netip.AddrPort, from networks,
 		p.targets.all = append(p.targets.all, &target{address: to})
 	}
 	p.tunnels.IdleTimeout, p.tunnels.Logger = f.idle, p.log
-	return addr, from, p, err
+	return from, p, err
 }
 
 // Ready is for the live page.

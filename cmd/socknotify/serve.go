@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -14,23 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
 type serveFlags struct {
-	addr      string
-	backend   string
-	workers   int
-	shards    int
-	listeners int
-	debugAddr string
-	conns     int
-	idle      time.Duration
-	tls       bool
-	cert, key string
+	listenFlags
+	workers, shards, listeners, conns int
 }
 
 func serveCommand() *cobra.Command {
@@ -53,18 +42,12 @@ func serveCommand() *cobra.Command {
 			Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 		}
+		f.add(c)
 		flags := c.Flags()
-		flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
 		flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "worker goroutines")
 		flags.IntVar(&f.shards, "shards", 0, "ports that the workers are spread over; 0 is one for each worker")
 		flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
-		flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
-		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
-		flags.DurationVar(&f.idle, "idle", 0, "close connections that are idle for this time; 0 is never")
 		flags.IntVar(&f.conns, "max-connections", 0, "refuse connections beyond this number; 0 is no limit")
-		flags.BoolVar(&f.tls, "tls", false, "with TLS; without --cert a certificate is generated for this run")
-		flags.StringVar(&f.cert, "cert", "", "file of the certificate (PEM)")
-		flags.StringVar(&f.key, "key", "", "file of its key")
 		cmd.AddCommand(c)
 	}
 	cmd.AddCommand(serveHTTPCommand())
@@ -86,27 +69,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 			return fmt.Errorf("--%s %d: must be from %d to %d", n.flag, n.value, n.min, n.max)
 		}
 	}
-	if f.idle < 0 {
-		return fmt.Errorf("--idle %v: must not be negative", f.idle)
-	}
-	if (f.cert == "") != (f.key == "") || f.cert != "" && !f.tls {
-		return errors.New("--cert and --key need each other, and --tls")
-	}
-	addr, err := resolveAddr(f.addr)
-	if err != nil {
-		return err
-	}
-	backend, err := resolve(f.backend)
-	if err != nil {
-		return err
-	}
-	var config *tls.Config
-	if f.tls {
-		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
-			return failure{err}
-		}
-	}
-	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
+	addr, config, page, err := f.start(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -117,16 +80,16 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	}
 	var t totals
 	s := &server.Server[tally]{
-		Handler: service.handler(&t), Workers: f.workers, Shards: f.shards, Backend: backend,
+		Handler: service.handler(&t), Workers: f.workers, Shards: f.shards, Backend: f.backend,
 		TLSConfig: config, IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), TimeCalls: page != nil,
 	}
 	serve := s.ServeSocket
-	if f.tls {
+	if config != nil {
 		serve = func(l *sock.Socket) error { return s.ServeTLSSocket(l, "", "") }
 	}
 	start := time.Now()
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), backend, f.workers)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), f.backend, f.workers)
 	page.mount(s, debug.Server(service.name, s))
 	ended := make(chan error, len(group))
 	for _, l := range group {

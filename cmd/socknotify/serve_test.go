@@ -83,7 +83,7 @@ func TestServeUsage(t *testing.T) {
 		{[]string{"serve", "chargen", "--max-connections", "-1"}, 2, "--max-connections -1"},
 		{[]string{"serve", "chargen", "--idle", "-1s"}, 2, "--idle -1s"},
 		{[]string{"serve", "echo", "--cert", "x"}, 2, "--key"},
-		{[]string{"serve", "echo", "--cert", "x", "--key", "y"}, 2, "--tls"},
+		{[]string{"serve", "echo", "--cert", "no-such-file", "--key", "y", "--addr", "127.0.0.1:0"}, 1, "no-such-file"},
 		{[]string{"serve", "echo", "--tls", "--cert", "no-such-file", "--key", "y", "--addr", "127.0.0.1:0"}, 1, "no-such-file"},
 		{[]string{"serve", "nothing"}, 2, "nothing"},
 		{[]string{"serve", "echo", "--addr", "192.0.2.1:9"}, 1, "bind"},

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/park"
 )
@@ -25,10 +22,8 @@ import (
 var httpPage string
 
 type httpFlags struct {
-	addr, backend, debugAddr string
-	tls                      bool
-	cert, key                string
-	linger, idle             time.Duration
+	listenFlags
+	linger time.Duration
 }
 
 func serveHTTPCommand() *cobra.Command {
@@ -42,42 +37,17 @@ func serveHTTPCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	flags := c.Flags()
-	flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
-	flags.BoolVar(&f.tls, "tls", false, "serve TLS, with a certificate made for this run unless --cert and --key are given")
-	flags.StringVar(&f.cert, "cert", "", "file with the certificate, for TLS")
-	flags.StringVar(&f.key, "key", "", "file with its key")
-	flags.DurationVar(&f.linger, "linger", 500*time.Millisecond, "time for which an idle connection keeps its goroutine; 0 parks at once")
-	flags.DurationVar(&f.idle, "idle", 0, "close connections that are idle for this time; 0 is never")
-	flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
-	flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
+	f.add(c)
+	c.Flags().DurationVar(&f.linger, "linger", 500*time.Millisecond,
+		"time for which an idle connection keeps its goroutine; 0 parks at once")
 	return c
 }
 
 func (f *httpFlags) run(cmd *cobra.Command) error {
-	switch {
-	case (f.cert == "") != (f.key == ""):
-		return errors.New("--cert and --key go together")
-	case f.linger < 0:
+	if f.linger < 0 {
 		return fmt.Errorf("--linger %v: must not be negative", f.linger)
-	case f.idle < 0:
-		return fmt.Errorf("--idle %v: must not be negative", f.idle)
 	}
-	addr, err := resolveAddr(f.addr)
-	if err != nil {
-		return err
-	}
-	backend, err := resolve(f.backend)
-	if err != nil {
-		return err
-	}
-	var config *tls.Config
-	if f.tls || f.cert != "" {
-		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
-			return failure{err}
-		}
-	}
-	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
+	addr, config, page, err := f.start(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -86,14 +56,14 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return failure{err}
 	}
-	w := newWeb(f, backend, log.New(cmd.ErrOrStderr(), "", 0))
+	w := newWeb(f, log.New(cmd.ErrOrStderr(), "", 0))
 	w.site.TimeCalls = page != nil
 	scheme := "http"
 	if config != nil {
 		scheme, w.site.Server.TLSConfig = "https", config
 	}
 	start := time.Now()
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s://%v/: %s\n", scheme, listener.Addr(), backend)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s://%v/: %s\n", scheme, listener.Addr(), f.backend)
 	page.mount(&w.site, debug.HTTPServer("http", &w.site))
 	ended := make(chan error, 1)
 	go func() {
@@ -129,7 +99,7 @@ type web struct {
 // maxEcho is the largest body that /echo accepts.
 const maxEcho = 1 << 20
 
-func newWeb(f *httpFlags, backend string, log *log.Logger) *web {
+func newWeb(f *httpFlags, log *log.Logger) *web {
 	w := &web{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(out http.ResponseWriter, _ *http.Request) {
@@ -153,7 +123,7 @@ func newWeb(f *httpFlags, backend string, log *log.Logger) *web {
 		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprintf(out, "open %d\nparked %d\nrequests %d\n", w.open.Load(), w.site.Stats().Parked, w.requests.Load())
 	})
-	w.site.Backend = backend
+	w.site.Backend = f.backend
 	w.site.Linger = f.linger
 	if f.linger == 0 {
 		w.site.Linger = -1 // park at once

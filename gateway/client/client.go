@@ -74,6 +74,9 @@ type Subscription struct {
 	// calls of OnEvent, beside what it has made of the events, can go on after a restart with the
 	// same topics in the same order.
 	After string
+	// Last makes a subscription without After begin with the last events that are stored, so many
+	// of each topic, up to 1000 of all.
+	Last int
 	// OnEvent is called for each event, one after the other. An error ends Subscribe.
 	OnEvent func(Event) error
 	// OnGap, if not nil, is called when events are missing.
@@ -133,6 +136,9 @@ func (c *Client) listen(ctx context.Context, node string, s *Subscription, failu
 	silent := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer silent.Stop()
 	query := url.Values{"topic": s.Topics, "format": {"json"}}
+	if s.After == "" && s.Last > 0 {
+		query.Set("last", strconv.Itoa(s.Last))
+	}
 	answer, err := c.do(ctx, http.MethodGet, node+"/events?"+query.Encode(), nil, "Last-Event-ID", s.After)
 	if err != nil {
 		return err
@@ -194,6 +200,10 @@ func (s *Subscription) take(b block) error {
 		if s.OnGap != nil {
 			s.OnGap(g)
 		}
+	case b.name == "disconnected":
+		return &RefusedError{http.StatusForbidden, b.name}
+	case b.name == "unsubscribed":
+		return &RefusedError{http.StatusForbidden, b.name + ": " + b.data}
 	case b.data != "":
 		var e Event
 		if err := json.Unmarshal([]byte(b.data), &e); err != nil {
@@ -217,29 +227,67 @@ type Receipt struct {
 
 // Publish publishes an event. It tries all nodes until one has stored it, or ctx is done. Attempts
 // with the same key are one event. An empty key stands for one that no other event has.
-func (c *Client) Publish(ctx context.Context, topic, data, key string) (Receipt, error) {
-	if len(c.Nodes) == 0 {
-		return Receipt{}, errIncomplete
-	}
+func (c *Client) Publish(ctx context.Context, topic, data, key string) (r Receipt, err error) {
 	key = cmp.Or(key, crand.Text())
+	path := "/publish?topic=" + url.QueryEscape(topic)
+	err = c.call(ctx, http.MethodPost, path, data, key, &r)
+	return r, err
+}
+
+// Disconnect ends the connections of a user, who is the subject of their tokens, or one connection
+// by its id. If both are given, both must match. The token needs the claim control. Nodes do that
+// after Disconnect has returned.
+func (c *Client) Disconnect(ctx context.Context, user, client string) error {
+	query := url.Values{"user": {user}, "client": {client}}
+	return c.call(ctx, http.MethodPost, "/disconnect?"+query.Encode(), "", "", new(struct{}))
+}
+
+// Unsubscribe ends the subscriptions of a user or a connection to a topic, as Disconnect does for
+// connections.
+func (c *Client) Unsubscribe(ctx context.Context, topic, user, client string) error {
+	query := url.Values{"topic": {topic}, "user": {user}, "client": {client}}
+	return c.call(ctx, http.MethodPost, "/unsubscribe?"+query.Encode(), "", "", new(struct{}))
+}
+
+// A Member is a connection that is subscribed to a topic. User is the subject of its token.
+type Member struct {
+	Client string `json:"client"`
+	User   string `json:"user"`
+}
+
+// A Presence is the Data of an event of the topic $presence.T, as JSON: who is on topic T. The first
+// one of a connection has all Members, and those that follow one that has joined or left.
+type Presence struct {
+	Members     []Member `json:"members"`
+	Full        bool     `json:"full"` // there may be more members
+	Join, Leave *Member
+}
+
+// Members returns who is on a topic.
+func (c *Client) Members(ctx context.Context, topic string) (p Presence, err error) {
+	err = c.call(ctx, http.MethodGet, "/presence?topic="+url.QueryEscape(topic), "", "", &p)
+	return p, err
+}
+
+// call makes a request until a node has answered it, or refused it, or ctx is done.
+func (c *Client) call(ctx context.Context, method, path, body, key string, answer any) error {
+	if len(c.Nodes) == 0 {
+		return errIncomplete
+	}
 	turn := rand.IntN(len(c.Nodes))
 	for failures := 0; ; failures++ {
-		path := c.Nodes[turn%len(c.Nodes)] + "/publish?topic=" + url.QueryEscape(topic)
-		answer, err := c.do(ctx, http.MethodPost, path, strings.NewReader(data), "Idempotency-Key", key)
+		node := c.Nodes[turn%len(c.Nodes)]
+		got, err := c.do(ctx, method, node+path, strings.NewReader(body), "Idempotency-Key", key)
 		if err == nil {
-			var r Receipt
-			err = json.NewDecoder(answer.Body).Decode(&r)
-			answer.Body.Close()
-			if err == nil {
-				return r, nil
-			}
+			err = json.NewDecoder(got.Body).Decode(answer)
+			got.Body.Close()
 		}
-		if errors.As(err, new(*RefusedError)) {
-			return Receipt{}, err
+		if err == nil || errors.As(err, new(*RefusedError)) {
+			return err
 		}
 		turn++
 		if err := c.pause(ctx, failures, err); err != nil {
-			return Receipt{}, err
+			return err
 		}
 	}
 }
@@ -261,6 +309,12 @@ func (c *Client) do(ctx context.Context, method, url string, body io.Reader, hea
 	if value != "" {
 		r.Header.Set(header, value)
 	}
+	return c.send(r)
+}
+
+// send sends a request with the token, and returns an answer that says that it has worked.
+func (c *Client) send(r *http.Request) (*http.Response, error) {
+	ctx := r.Context()
 	if c.Token != nil {
 		token, err := c.Token(ctx)
 		if err != nil {
@@ -279,12 +333,15 @@ func (c *Client) do(ctx context.Context, method, url string, body io.Reader, hea
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 	switch status := answer.StatusCode; {
 	case status == http.StatusUnauthorized && c.Token != nil: // the next one may be valid
-	case status < 500 && status != http.StatusTooManyRequests:
+	case !isLater(status):
 		return nil, &RefusedError{status, strings.TrimSpace(string(text))}
 	}
 	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 	return nil, &busyError{strings.TrimSpace(string(text)), time.Duration(seconds) * time.Second}
 }
+
+// isLater reports whether another attempt may work where one had this status.
+func isLater(status int) bool { return status >= 500 || status == http.StatusTooManyRequests }
 
 // pause waits before the attempt after so many that have failed, because of err. It returns the cause
 // of ctx if that is done first.

@@ -29,6 +29,8 @@ export interface Gap {
 export interface SubscribeOptions {
   /** The id after which events begin, or 'first' for all that are stored. */
   after?: string
+  /** Without an id, begin with so many of the last events that are stored, up to 1000. */
+  last?: number
   onGap?: (gap: Gap) => void
   /** Called if the gateway refuses the subscription; it has ended then. */
   onError?: (error: RefusedError) => void
@@ -41,10 +43,21 @@ export interface Subscription {
   close(): void
 }
 
+/** A connection that is subscribed to a topic. */
+export interface Member {
+  client: string
+  /** The subject of its token. */
+  user?: string
+}
+
 export interface Push {
+  /** The id of the connection. */
+  readonly client: string
   readonly state: 'idle' | 'connecting' | 'open' | 'lost' | 'closed'
   onState: ((state: Push['state']) => void) | null
   subscribe(topic: string, onEvent: (event: PushEvent) => void, options?: SubscribeOptions): Subscription
+  presence(topic: string, onChange: (members: Member[], what: { join?: Member, leave?: Member }) => void,
+    options?: { onError?: (error: RefusedError) => void }): Subscription
   publish(topic: string, data: string, options?: { key?: string, signal?: AbortSignal }): Promise<{ id: string, duplicate: boolean }>
   close(): void
 }

@@ -24,6 +24,9 @@ const defaults = {
 const first = 'first' // the id before the first event that the stream has
 const maxTopics = 64 // of one connection, as the gateway has it
 const maxGiven = 1000
+const presencePrefix = '$presence.' // of the topic with who joins and leaves another one
+const maxMessage = 4096 // bytes of a message that the gateway takes in any case
+const ackTime = 10_000 // milliseconds; an event that is not acknowledged is published again, with its key
 
 /** RefusedError is what subscriptions end with if the gateway refuses them for good. */
 export class RefusedError extends Error {
@@ -46,6 +49,9 @@ class Push {
   #scheduled = false
   #closed = false
 
+  /** client is the id of the connection, which the gateway may be told to disconnect. */
+  client = ''
+
   /** state is 'idle', 'connecting', 'open', 'lost' or 'closed'. onState, if set, is called with each. */
   state = 'idle'
   onState = null
@@ -64,20 +70,26 @@ class Push {
   /**
    * subscribe calls onEvent for each event of a topic, which may have the wildcards * and >: with
    * its topic, id and data. Events begin after the id options.after, which may be 'first' for all
-   * that are stored, or with the next one.
+   * that are stored, or with the last ones that are stored, as many as options.last says, or with
+   * the next one.
    * options.onGap is called if events are missing, options.onError if the gateway refuses the
    * subscription. It returns an object with close, and lastId for a later subscription.
    */
-  subscribe(topic, onEvent, { after = '', onGap = null, onError = null } = {}) {
+  subscribe(topic, onEvent, { after = '', last = 0, onGap = null, onError = null } = {}) {
     if (this.#closed) throw new Error('push: closed')
-    const filters = new Set(this.#filters()).add(topic)
+    const filters = new Set([...this.#subscriptions].map(s => s.topic)).add(topic)
     if (filters.size > maxTopics) throw new RangeError(`push: more than ${maxTopics} topics`)
     const positions = this.#positions
-    if (!positions.has(topic) || after) positions.set(topic, after)
+    const history = last && !after
+    if (!history && (!positions.has(topic) || after)) positions.set(topic, after)
+    const stop = new AbortController()
     const s = {
       topic, onEvent, onGap, onError,
+      held: history ? [] : null, // events that come before those that are stored
+      from: '', // the id of the last one that was stored
       get lastId() { return positions.get(topic) ?? '' },
       close: () => {
+        stop.abort()
         this.#subscriptions.delete(s)
         if (!this.#filters().includes(topic)) {
           positions.delete(topic)
@@ -87,44 +99,102 @@ class Push {
       },
     }
     this.#subscriptions.add(s)
-    this.#schedule()
+    if (history) this.#history(s, last, stop.signal)
+    else this.#schedule()
     return s
+  }
+
+  // history gives a subscription the last events that are stored. Only then the connection has its
+  // topic, unless another subscription is to the same one.
+  async #history(s, last, signal) {
+    const query = new URLSearchParams({ topic: s.topic, last })
+    for (let i = 0; ;) {
+      try {
+        const node = this.#nodes[i % this.#nodes.length]
+        const answer = await fetch(`${node}/poll?${query}`, { headers: await this.#authorization(), signal, cache: 'no-store' })
+        await check(answer)
+        const { events, last: [id], gap, missed } = await answer.json()
+        if (gap) call(s.onGap, { reason: gap, missed })
+        for (const e of events) if (!signal.aborted) call(s.onEvent, { id: '', ...e })
+        if (signal.aborted) return
+        query.set('after', id)
+        const reached = s.held.some(e => e.id && !newer(e.id, id)) // what is held goes on from here
+        if (events.length && this.#positions.has(s.topic) && !reached) continue
+        if (!this.#positions.has(s.topic)) this.#positions.set(s.topic, id)
+        const { held } = s
+        s.from = id
+        s.held = null
+        for (const e of held) this.#hand(s, e)
+        this.#schedule()
+        return
+      } catch (e) {
+        if (signal.aborted) return
+        if (e instanceof RefusedError && !(e.status === 401 && typeof this.#options.token === 'function')) {
+          s.close()
+          call(s.onError, e)
+          return
+        }
+        await pause(Math.max(e.retryAfter ?? 0, this.#backoff(i++ / this.#nodes.length)), signal).catch(() => {})
+      }
+    }
+  }
+
+  // hand gives an event to a subscription, unless it has it already.
+  #hand(s, event) {
+    if (s.held) s.held.push(event)
+    else if (!s.from || !event.id || newer(event.id, s.from)) call(s.onEvent, event)
+  }
+
+  /**
+   * presence calls onChange with the members of a topic, and with who has joined or left, when that
+   * changes. A member is a connection: client is its id, and user the subject of its token. It
+   * returns an object with close.
+   */
+  presence(topic, onChange, { onError = null } = {}) {
+    const members = new Map()
+    return this.subscribe(presencePrefix + topic, e => {
+      const { join, leave } = attend(members, e.data)
+      onChange([...members.values()], { join, leave })
+    }, { onError })
   }
 
   /**
    * publish publishes an event, and returns its id and whether it is a duplicate, when it is stored.
-   * It tries all nodes until one takes it, or options.signal is aborted. Attempts with the same key
-   * are one event.
+   * It tries all nodes until one takes it, or options.signal is aborted: first over the WebSocket,
+   * if there is one. Attempts with the same key are one event.
    */
   async publish(topic, data, { key = crypto.randomUUID(), signal } = {}) {
     for (let i = 0; ; i++) {
       const node = this.#nodes[i % this.#nodes.length]
+      let wait = 0
       try {
+        const sent = i === 0 && this.#link?.publish({ topic, data, key })
+        if (sent) return { id: '', duplicate: false, ...await unlessAborted(sent, signal) }
         const answer = await fetch(`${node}/publish?${new URLSearchParams({ topic })}`, {
           method: 'POST', body: data, signal, headers: { ...await this.#authorization(), 'Idempotency-Key': key },
         })
-        if (answer.status === 202) return { id: '', duplicate: false } // a live topic
-        if (answer.ok) return { duplicate: false, ...await answer.json() }
-        if (answer.status !== 503) throw new RefusedError(answer.status, (await answer.text()).trim())
+        await check(answer)
+        return { id: '', duplicate: false, ...await answer.json() }
       } catch (e) {
         if (signal?.aborted || e instanceof RefusedError) throw e
+        wait = e.retryAfter ?? 0
       }
-      await pause(this.#backoff(i / this.#nodes.length), signal)
+      await pause(Math.max(wait, this.#backoff(i / this.#nodes.length)), signal)
     }
   }
 
   /** close ends all subscriptions and the connection. */
   close() {
     this.#closed = true
-    this.#subscriptions.clear()
+    for (const s of [...this.#subscriptions]) s.close()
     this.#positions.clear()
     this.#link?.close()
     this.#tabs?.close()
     this.#enter('closed')
   }
 
-  // The topics that this page wants.
-  #filters() { return [...new Set([...this.#subscriptions].map(s => s.topic))] }
+  // The topics that this page wants on the connection.
+  #filters() { return [...new Set([...this.#subscriptions].filter(s => !s.held).map(s => s.topic))] }
 
   // Subscriptions that change together cost one connection.
   #schedule() {
@@ -176,7 +246,8 @@ class Push {
   }
 
   // take handles what the connection has to tell, in the tab that has it and in the others.
-  #take({ state, event, filter, at, gap, error, filters }) {
+  #take({ state, client, event, filter, at, gap, error, filters }) {
+    if (client) this.client = client
     if (state) this.#enter(state)
     if (event) this.#give(event, filter)
     for (const [f, id] of at ?? []) {
@@ -203,7 +274,7 @@ class Push {
       if (this.#given.size > maxGiven) this.#given = new Set([...this.#given].slice(maxGiven / 2))
     }
     for (const s of [...this.#subscriptions]) {
-      if (matches(s.topic, event.topic)) call(s.onEvent, event)
+      if (matches(s.topic, event.topic)) this.#hand(s, event)
     }
   }
 
@@ -238,6 +309,8 @@ class Link {
   #failures = 0 // in a row
   #opened = false // the connection was
   #best = -1 // index of the first of the transports that has worked
+  #present = new Map() // the members of topics, by the topic of their presence
+  #publish = null // publishes over the connection, if that is an open WebSocket
 
   constructor(nodes, options, push) {
     this.#nodes = nodes
@@ -263,7 +336,20 @@ class Link {
       changed ||= this.#positions.get(f) !== at
     }
     if (changed) this.#run()
+    else this.#remind()
   }
+
+  // remind tells again who is there: only a new connection gets that from the gateway.
+  #remind() {
+    for (const [topic, members] of this.#present) {
+      if (!this.#positions.has(topic)) continue
+      const data = JSON.stringify({ members: [...members.values()] })
+      this.#push.tell({ event: { topic, id: '', data }, filter: topic })
+    }
+  }
+
+  // publish returns a promise of the event's id, or null if there is no connection for the event.
+  publish(event) { return this.#publish?.(event) ?? null }
 
   close() {
     globalThis.removeEventListener?.('online', this.#online)
@@ -272,6 +358,8 @@ class Link {
 
   async #run() {
     this.#attempt?.abort()
+    this.#publish = null
+    this.#present.clear()
     const attempt = this.#attempt = new AbortController()
     const { signal } = attempt
     this.#way = Math.max(this.#best, 0)
@@ -315,7 +403,7 @@ class Link {
     const headers = await this.#push.authorization()
     const c = { filters, query, headers, signal, opened: () => this.#up(), tell: what => this.#tell(what) }
     switch (transport) {
-      case 'websocket': return socket(node, c)
+      case 'websocket': return socket(node, { ...c, publisher: f => { if (!signal.aborted) this.#publish = f } })
       case 'sse': return stream(node, c, this.#options.silence)
       default: return poll(node, c)
     }
@@ -331,6 +419,10 @@ class Link {
   #tell(what) {
     const moved = what.event ? [[what.filter, what.event.id]] : what.at ?? []
     for (const [f, id] of moved) if (id && this.#positions.has(f)) this.#positions.set(f, id)
+    if (what.filter?.startsWith(presencePrefix)) {
+      if (!this.#present.has(what.filter)) this.#present.set(what.filter, new Map())
+      attend(this.#present.get(what.filter), what.event.data)
+    }
     this.#push.tell(what)
   }
 }
@@ -344,15 +436,75 @@ const socket = (node, c) => new Promise((resolve, reject) => {
   const s = new WebSocket(`${node.replace(/^http/, 'ws')}/socket?${c.query}`)
   c.signal.addEventListener('abort', () => s.close())
   let opened = false
+  const sent = acknowledged(s)
   s.onmessage = m => {
     const message = JSON.parse(m.data)
-    if (!opened) c.opened()
+    if (!opened) {
+      c.opened()
+      c.publisher(sent.publish)
+    }
     opened = true
+    if (message.ref) sent.settle(message)
+    if (message.unsubscribed) left(message.unsubscribed, c)
     told(message, c)
     if (message.topic) happened(message, c)
   }
-  s.onclose = () => opened ? resolve() : reject(new Error('push: no WebSocket'))
+  s.onerror = () => { if (!opened) reject(new Error('push: no WebSocket')) } // Node.js 20 closes none
+  s.onclose = ({ code, reason } = {}) => {
+    c.publisher(null)
+    sent.fail()
+    if (code === 4403) reject(new RefusedError(403, reason))
+    else if (opened) resolve()
+    else reject(new Error('push: no WebSocket'))
+  }
 })
+
+// acknowledged publishes over a WebSocket, and waits for the gateway's answers.
+const acknowledged = s => {
+  const waiting = new Map() // by the number of the message
+  let ref = 0
+  const lost = w => {
+    clearTimeout(w.timer)
+    w.reject(new Error('push: no answer'))
+  }
+  return {
+    publish(event) {
+      const text = JSON.stringify({ ref: ++ref, publish: event })
+      if (typeof event.data !== 'string' || new TextEncoder().encode(text).length > maxMessage) return null
+      return new Promise((resolve, reject) => {
+        const w = { resolve, reject }
+        const n = ref
+        w.timer = setTimeout(() => {
+          waiting.delete(n)
+          lost(w)
+        }, ackTime)
+        waiting.set(n, w)
+        s.send(text)
+      })
+    },
+    settle({ ref, published, error }) {
+      const w = waiting.get(ref)
+      if (!w) return
+      waiting.delete(ref)
+      clearTimeout(w.timer)
+      if (published) w.resolve(published)
+      else if (isLater(error.status)) w.reject(Object.assign(new Error(error.text), { retryAfter: error.retry ?? 0 }))
+      else w.reject(new RefusedError(error.status, error.text))
+    },
+    fail() {
+      waiting.forEach(lost)
+      waiting.clear()
+    },
+  }
+}
+
+// unlessAborted is a promise that also ends when a signal is aborted.
+const unlessAborted = (promise, signal) => signal ? new Promise((resolve, reject) => {
+  const aborted = () => reject(signal.reason)
+  if (signal.aborted) aborted()
+  signal.addEventListener('abort', aborted)
+  promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
+}) : promise
 
 const stream = async (node, c, silence) => {
   c.query.set('format', 'json')
@@ -368,6 +520,7 @@ const stream = async (node, c, silence) => {
     const answer = await fetch(`${node}/events?${c.query}`, { headers: c.headers, signal: stop.signal, cache: 'no-store' })
     await check(answer)
     c.opened()
+    c.tell({ client: answer.headers.get('Push-Client') })
     let text = ''
     const decoder = new TextDecoder()
     for (const reader = answer.body.getReader(); ;) {
@@ -395,6 +548,8 @@ const block = (text, c) => {
   }
   const data = fields.data.length ? JSON.parse(fields.data.join('\n')) : null
   if (fields.event === 'gap') c.tell({ gap: data })
+  else if (fields.event === 'unsubscribed') left(data.unsubscribed, c)
+  else if (fields.event === 'disconnected') throw new RefusedError(403, 'disconnected')
   else if (data) happened(data, c)
   const [, epoch, sequences] = /^(.*)-([\d.]+)$/.exec(fields.id ?? '') ?? []
   const each = sequences?.split('.') ?? []
@@ -420,7 +575,23 @@ const happened = (event, c) => {
   if (filter) c.tell({ event: { id: '', ...event }, filter })
 }
 
-const told = ({ last, gap, missed }, c) => {
+// left tells that the gateway was told to end the subscriptions to a topic.
+const left = (filter, c) => c.tell({ error: { status: 403, text: 'unsubscribed' }, filters: [filter] })
+
+// attend notes who is on a topic, by an event of its presence.
+const attend = (members, data) => {
+  const { members: all, join, leave } = JSON.parse(data)
+  if (all) {
+    members.clear()
+    for (const m of all) members.set(m.client, m)
+  }
+  if (join) members.set(join.client, join)
+  if (leave) members.delete(leave.client)
+  return { join, leave }
+}
+
+const told = ({ client, last, gap, missed }, c) => {
+  if (client) c.tell({ client })
   if (gap) c.tell({ gap: { reason: gap, missed }, at: missed.map(m => [m.topic, m.last]) })
   if (last) c.tell({ at: c.filters.map((f, i) => [f, last[i]]) })
 }
@@ -428,9 +599,12 @@ const told = ({ last, gap, missed }, c) => {
 const check = async answer => {
   if (answer.ok) return
   const text = (await answer.text()).trim()
-  if (answer.status !== 503 && answer.status !== 429 && answer.status < 500) throw new RefusedError(answer.status, text)
+  if (!isLater(answer.status)) throw new RefusedError(answer.status, text)
   throw Object.assign(new Error(text), { retryAfter: 1000 * (Number(answer.headers.get('Retry-After')) || 0) })
 }
+
+// isLater reports whether another attempt may work where one had this status.
+const isLater = status => status === 429 || status >= 500
 
 // Tabs lets the tabs of an origin choose one that has the connection: the one that has a lock. When
 // it ends, another one gets the lock.
@@ -500,9 +674,10 @@ class Tabs {
 }
 
 // matches reports whether the gateway delivers events of a topic for a filter. A wildcard as the
-// first word stands for durable topics alone.
+// first word stands for durable topics alone, and none for the gateway's own, which begin with $.
 export const matches = (filter, topic) => {
   const f = filter.split('.'), t = topic.split('.')
+  if (t[0].startsWith('$') && f[0] !== t[0]) return false
   if (t[0] === 'live' && f[0] !== 'live') return false
   return f.every((word, i) => word === '>' ? i < t.length : word === '*' ? i < t.length : word === t[i]) &&
     (f.at(-1) === '>' || f.length === t.length)

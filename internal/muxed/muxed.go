@@ -9,11 +9,12 @@ import (
 
 // A Writer is an http.ResponseWriter whose stream can be taken over.
 type Writer interface {
-	// TakeStream sends the header, and makes the rest of the response that of the Stream. The
-	// handler must return, and use the Writer no more. w is called when the stream has ended, and
-	// when it takes more after a Write that it has not taken whole. TakeStream fails with
+	// TakeStream sends the header, and makes the rest of the response that of the Stream, and for
+	// a CONNECT request also what the client sends. The handler must return, and use the Writer no
+	// more. w is called when the stream has ended, when there is something to read, and when the
+	// stream takes more after a Write that it has not taken whole. TakeStream fails with
 	// http.ErrNotSupported, and has done nothing then, if the response cannot be taken over, for
-	// example because the request is not received whole.
+	// example because another request than CONNECT is not received whole.
 	TakeStream(w Waker) (Stream, error)
 }
 
@@ -41,6 +42,11 @@ type Waker interface{ Wake() }
 
 // A Stream is a response that needs no goroutine. No method waits. They may be called concurrently.
 type Stream interface {
+	// Read returns what was received, which may be nothing, and is all if it is less than b can
+	// have. It fails with io.EOF, also with the last bytes, when the client sends no more, and with
+	// the error of Err when the stream has ended otherwise. If the request was not CONNECT it
+	// returns the error of Err alone.
+	Read(b []byte) (n int, err error)
 	// Write sends what the windows of the client permit, and returns how many bytes that are. If
 	// these are not all, the Waker is called when there may be room for more. Write takes nothing
 	// when the stream has ended.
@@ -48,8 +54,10 @@ type Stream interface {
 	// Err returns nil as long as the stream is open, io.EOF if the client has ended it, and
 	// otherwise the reason.
 	Err() error
-	// Close ends the response, and Reset ends it as one that is not whole. They do nothing when
-	// the stream has ended.
+	// CloseWrite ends the response. Close does too, and discards what was received and is received.
+	// Reset ends the response as one that is not whole. None sends anything when the stream has
+	// ended.
+	CloseWrite()
 	Close()
 	Reset()
 	// NetConn returns the connection, for its addresses.

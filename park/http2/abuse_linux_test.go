@@ -242,13 +242,13 @@ func playAbused(args []string) {
 	if err != nil {
 		panic(err)
 	}
-	hs := handler(abusedHandler)
+	hs := &http.Server{Handler: newAbusedHandler()}
 	hs.ErrorLog = log.New(io.Discard, "", 0)
 	hs.Protocols = new(http.Protocols)
 	hs.Protocols.SetUnencryptedHTTP2(true)
 	var s httpServer = hs
 	if args[0] == "http2" {
-		s = &park.HTTPServer{Server: hs, HTTP2: new(Server)}
+		s = &park.HTTPServer{Server: hs, HTTP2: &Server{ExtendedConnect: true}}
 	}
 	go s.Serve(ln)
 	fmt.Println(ln.Addr())

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/leaks"
+	"github.com/socknotify/socknotify/park"
 )
 
 // An abuse is what a bad client does: first begin, then round after round.
@@ -160,6 +162,31 @@ var abuses = []abuse{
 		round: func(p *peer, i int) { p.WriteData(1, false, nil) }},
 	{name: "DATA of one byte", rounds: 20_000, want: stays, begin: func(p *peer) { p.open(1, "/read", false) },
 		round: func(p *peer, i int) { p.WriteData(1, false, []byte{1}) }},
+	{name: "extended CONNECT, malformed", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.openPart(id(i), false, true, ":method", "GET", ":protocol", "websocket", ":scheme", "http",
+			":authority", "x", ":path", "/")
+	}},
+	{name: "extended CONNECT, reset", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.extended(id(i), "/duplex")
+		p.WriteRSTStream(id(i), http2.ErrCodeCancel)
+	}},
+	{name: "extended CONNECT, then reset", rounds: 3000, want: either, round: func(p *peer, i int) {
+		p.extended(id(i), "/duplex")
+		p.WriteData(id(i), false, big[:4<<10])
+		p.WriteRSTStream(id(i), http2.ErrCodeCancel)
+	}},
+	{name: "extended CONNECT, trailers", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.extended(id(i), "/duplex")
+		p.openPart(id(i), true, true, "a", "b")
+	}},
+	{name: "extended CONNECT, DATA of one byte", rounds: 20_000, want: stays, begin: func(p *peer) {
+		p.extended(1, "/duplex")
+	}, round: func(p *peer, i int) { p.WriteData(1, false, []byte{1}) }},
+	{name: "extended CONNECT, windows stay closed", rounds: 400, want: stays, begin: func(p *peer) {
+		for i := range 4 {
+			p.extended(id(i), "/duplex")
+		}
+	}, round: func(p *peer, i int) { p.WriteData(id(i%4), false, big[:1<<10]) }},
 	{name: "empty HEADERS", rounds: 5000, want: either, round: func(p *peer, i int) {
 		p.WriteHeaders(http2.HeadersFrameParam{StreamID: id(i), EndStream: true, EndHeaders: true})
 	}},
@@ -212,9 +239,21 @@ var abuses = []abuse{
 // staticRequest returns a header block that uses no dynamic table.
 func (p *peer) staticRequest() []byte { return []byte{0x82, 0x86, 0x84, 0x01, 0x01, 'x'} }
 
-// abusedHandler is the handler of the servers that are abused.
-func abusedHandler(w http.ResponseWriter, r *http.Request) {
+// An abusedHandler is the handler of the servers that are abused.
+type abusedHandler struct{ duplex park.Streams } // they answer what they get with the same
+
+func newAbusedHandler() *abusedHandler {
+	return &abusedHandler{duplex: park.Streams{
+		OnInput: func(s *park.Stream, b []byte) error { return s.Write(b) }}}
+}
+
+func (h *abusedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
+	case "/duplex":
+		s := new(park.Stream)
+		if h.duplex.OpenResponse(s, w) == nil {
+			s.Start(nil, nil)
+		}
 	case "/hold":
 		<-r.Context().Done()
 	case "/stubborn":
@@ -352,12 +391,18 @@ func TestAbuse(t *testing.T) {
 func (a *abuse) test(t *testing.T) {
 	const most = 100
 	var running, highest atomic.Int64
-	s := &Server{Server: handler(func(w http.ResponseWriter, r *http.Request) {
+	h := newAbusedHandler()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		must(t, h.duplex.Shutdown(ctx))
+	})
+	s := &Server{ExtendedConnect: true, Server: handler(func(w http.ResponseWriter, r *http.Request) {
 		n := running.Add(1)
 		defer running.Add(-1)
 		for old := highest.Load(); n > old && !highest.CompareAndSwap(old, n); old = highest.Load() {
 		}
-		abusedHandler(w, r)
+		h.ServeHTTP(w, r)
 	})}
 	s.Server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: most}
 	url := serve(t, s, false)

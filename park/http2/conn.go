@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,7 +33,7 @@ type conn struct {
 	hookMu   sync.Mutex    // held while the hook ConnState is called
 
 	// The next fields are used by the goroutine that reads.
-	rest     []byte // a part of a frame, while the connection is parked
+	rest     []byte // a part of a frame, while the connection is parked; changed with mu
 	decoder  *hpack.Decoder
 	block    *block // nil unless frames of a header block are to follow
 	greeted  bool   // the preface was received
@@ -40,6 +41,7 @@ type conn struct {
 
 	mu        sync.Mutex
 	partSince time.Time // when the part of a frame or header block was begun that was received, or zero
+	headPart  bool      // it is of a header block
 	configed  bool      // the client's first SETTINGS frame was received
 	acked     bool      // the client has acknowledged the server's SETTINGS frame
 	tableZero bool      // the client knows that the encoder's table is empty; not used with an encoder
@@ -148,12 +150,18 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 // queueSettings queues the server's preface.
 func (c *conn) queueSettings() {
 	s, o := c.server, getOut()
-	o.b = appendSettings(o.b,
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: uint32(s.readFrameSize())},
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.maxStreams())},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: s.maxHeaderList()},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: s.tableSize()},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(s.streamWindow())})
+	settings := []http2.Setting{
+		{ID: http2.SettingMaxFrameSize, Val: uint32(s.readFrameSize())},
+		{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.maxStreams())},
+		{ID: http2.SettingMaxHeaderListSize, Val: s.maxHeaderList()},
+		{ID: http2.SettingHeaderTableSize, Val: s.tableSize()},
+		{ID: http2.SettingInitialWindowSize, Val: uint32(s.streamWindow())},
+		{ID: http2.SettingEnableConnectProtocol, Val: 1},
+	}
+	if !s.ExtendedConnect {
+		settings = settings[:len(settings)-1]
+	}
+	o.b = appendSettings(o.b, settings...)
 	if n := c.inflow - initialWindow; n > 0 {
 		o.b = appendWindowUpdate(o.b, 0, n)
 	}
@@ -214,7 +222,10 @@ func (c *conn) read() error {
 		case !isTimeout(readErr):
 			return readErr
 		default:
-			parked, err := c.timedOut(&b)
+			parked, err := false, c.shorten(&b)
+			if err == nil {
+				parked, err = c.timedOut(&b)
+			}
 			if parked {
 				return nil
 			}
@@ -293,10 +304,9 @@ func (b *input) consumed(n int) {
 func (c *conn) resume(b *input) {
 	b.buf = append(b.buf, make([]byte, max(len(c.rest)-len(b.buf), 0))...)
 	b.end = copy(b.buf, c.rest)
-	c.rest = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parked, c.look = false, false
+	c.rest, c.parked, c.look = nil, false, false
 	c.linger(time.Now())
 	if c.out != nil && !c.writing {
 		c.startWriting()
@@ -346,9 +356,10 @@ func (c *conn) linger(since time.Time) {
 
 var longAgo = time.Unix(1, 0)
 
-// due returns when the connection ends if nothing changes, or when a PING is due, or the zero time. A
-// connection with streams does not end. For it due returns the earliest moment at which it could end
-// if the streams ended now. The caller holds c.mu.
+// due returns when the connection ends if nothing changes, or when a PING is due, or the zero time.
+// A connection with streams does not end, unless its client leaves a header block incomplete, so
+// that no other frame can follow. For it due returns the earliest moment at which it could end if
+// the streams ended now. The caller holds c.mu.
 func (c *conn) due(now time.Time) (due time.Time) {
 	add := func(from time.Time, d time.Duration) {
 		if at := from.Add(d); d > 0 && (due.IsZero() || at.Before(due)) {
@@ -361,7 +372,8 @@ func (c *conn) due(now time.Time) (due time.Time) {
 	}
 	if len(c.streams) > 0 {
 		from = now
-	} else if !c.partSince.IsZero() {
+	}
+	if !c.partSince.IsZero() && (len(c.streams) == 0 || c.headPart) {
 		add(c.partSince, c.server.readHeaderTimeout())
 	}
 	add(from, idle)
@@ -417,7 +429,7 @@ func (c *conn) timedOut(b *input) (parked bool, err error) {
 	case c.stubborn || now.Before(since.Add(c.server.linger())):
 		c.linger(since)
 	default:
-		c.parked, c.tlsState = true, nil
+		c.rest, c.parked, c.tlsState = bytes.Clone(b.buf[:b.end]), true, nil
 		if len(c.streams) == 0 {
 			c.streams, c.waiting = nil, nil
 		}
@@ -437,9 +449,6 @@ func (c *conn) park(b *input, due time.Time) (parked bool, err error) {
 	o := park.Options{IdleTimeout: -1}
 	if !due.IsZero() {
 		o.IdleTimeout = max(time.Until(due), 1)
-	}
-	if b.end > 0 {
-		c.rest = append([]byte(nil), b.buf[:b.end]...)
 	}
 	lot := c.server.lot // it was set before the connection was served
 	if err = lot.ParkWith(c.conn, o, c.function); err != nil {

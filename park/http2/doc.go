@@ -10,12 +10,12 @@
 //
 // What arrives is handled by a goroutine of the lot, which parks the connection again. Each handler
 // has a goroutine, and there is none that writes: a handler writes what it has made, and what others
-// have queued before. A client of package sse, and a request that waits by park.Suspend, need no
-// goroutine: their handlers have returned.
+// have queued before. A client of package sse, a WebSocket of package websocket, and a request that
+// waits by park.Suspend need no goroutine: their handlers have returned.
 //
 // # What is missing
 //
-//   - http.Pusher, CONNECT with a protocol (RFC 8441), priorities (RFC 9218) and http.CloseNotifier are absent.
+//   - http.Pusher, priorities (RFC 9218) and http.CloseNotifier are absent.
 //   - A handler that waits for its request's body, or for its client's window, keeps its goroutine.
 //   - With net/http's TLSNextProto connections can be handed over by [Server.NextProto], but net/http's goroutine then stays
 //     until the connection ends.
@@ -41,9 +41,11 @@
 //   - SetKeepAlivesEnabled(false) sends GOAWAY before it closes an idle connection. It must be
 //     called for the Server or the park.HTTPServer: that of the http.Server calls no hook, and package
 //     net/http does not export the setting, so it has no effect here.
-//   - ReadHeaderTimeout also bounds the time for which a connection without streams may hold a part of a
-//     frame. While streams are open, a part of up to MaxReadFrameSize bytes stays as long as they do, as in
-//     net/http.
+//   - ReadHeaderTimeout also bounds the time for which a connection may hold a part of a header
+//     block, and without streams a part of any frame. A parked connection keeps at most 16 KiB of a
+//     frame that is not of a header block; more of a DATA frame is handled before it is whole.
+//   - CONNECT with a protocol (RFC 8441) is taken with [Server.ExtendedConnect], in net/http with
+//     GODEBUG=http2xconnect=1.
 //   - A write beyond the declared Content-Length fails with http.ErrContentLength from the first byte, as in HTTP/1.1.
 //   - The header Upgrade is not sent, because HTTP/2 forbids it.
 package http2

@@ -11,6 +11,7 @@ import (
 
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
+	"github.com/socknotify/socknotify/websocket"
 )
 
 // A server of HTTP/1.1 and of HTTP/2 without TLS, both parked.
@@ -56,6 +57,22 @@ func Example() {
 func ExampleServer() {
 	handler := http.NotFoundHandler()
 	server := park.HTTPServer{Server: &http.Server{Handler: handler}, HTTP2: new(http2.Server)}
+	err := server.ListenAndServeTLS("cert.pem", "key.pem")
+	log.Fatal(err)
+}
+
+// WebSockets are streams of HTTP/2 connections, for clients that know of the extension. The route
+// is not for GET alone: such a request has the method CONNECT.
+func ExampleServer_webSockets() {
+	chat := &websocket.Server{OnMessage: func(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
+		return c.Write(kind, payload)
+	}}
+	mux := http.NewServeMux()
+	mux.Handle("/chat", chat)
+	server := park.HTTPServer{
+		Server: &http.Server{Handler: mux},
+		HTTP2:  &http2.Server{ExtendedConnect: true},
+	}
 	err := server.ListenAndServeTLS("cert.pem", "key.pem")
 	log.Fatal(err)
 }

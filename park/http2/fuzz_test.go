@@ -106,6 +106,7 @@ func FuzzFrames(f *testing.F) {
 		}
 	}
 	const echo, size, hold, early = 0, 16, 32, 48 // for the operations 0, 1 and 2
+	const extended = 64
 	for _, program := range [][]byte{
 		{echo, 0, 255, 40, 9, 0, 3 + 32, 100, 10, 4, 5, 0, 9, 0, size, 4, 10, 7, 9, 0},
 		{8, 0, size, 3, size, 91, 8, 1, 7, 0, 7 + 16, 1, 9, 0, 8, 2, 6, 1, 13, 1, size, 3},
@@ -114,6 +115,11 @@ func FuzzFrames(f *testing.F) {
 		{size, 255, size, 255, size, 255, size, 255, 8, 1, 9, 0, 8, 0, 6, 2, 8, 4, 13, 1, 9, 0},
 		bytes.Repeat([]byte{hold, 3, 6, 0}, 40),
 		bytes.Repeat([]byte{echo, 4, 3 + 252, 255, 9, 0, 3 + 252, 251, 5, 0}, 3),
+		{extended + echo, 0, 3 + 252, 100, 9, 0, 10, 4, 3 + 252, 100, 9, 0, 3 + 252, 103, 9, 0, 6, 0},
+		bytes.Repeat([]byte{extended + echo, 4, 8, 1, 3 + 252, 100, 9, 0, 7 + 16, 20, 9, 0,
+			4 + 248, 7, 6, 1}, 4),
+		{extended + echo, 0, extended + size, 100, extended + hold, 0, extended + early, 3, 9, 0,
+			6, 1, 13, 1, 4, 7},
 	} {
 		f.Add(program, false, false)
 		f.Add(program, false, true)
@@ -132,7 +138,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-var soak = flag.Duration("soak", 0, "how long TestRandom runs; with it, TestCorpus is not shortened")
+var soak = flag.Duration("soak", 0,
+	"how long TestRandom and TestMixedStress run; with it, TestCorpus is not shortened")
 
 // Many clients follow random programs at once, all polite, until the server is shut down. All requests that the server has
 // accepted are answered rightly, and nothing is left.

@@ -18,13 +18,15 @@ import (
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
+	"github.com/socknotify/socknotify/websocket"
 )
 
 func playRole() bool {
-	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused}.Play()
+	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused,
+		"readers": playReaders}.Play()
 }
 
-// The headers of a request by Go's client, and by a browser.
+// The headers of a request by Go's client, of one by a browser, and of a browser's for a WebSocket.
 var (
 	goHeaders = []string{":authority", "127.0.0.1:12345", ":method", "GET", ":path", "/", ":scheme", "http",
 		"accept-encoding", "gzip", "user-agent", "Go-http-client/2.0"}
@@ -38,6 +40,15 @@ var (
 		"sec-fetch-site", "none", "sec-fetch-mode", "navigate", "sec-fetch-user", "?1", "sec-fetch-dest", "document",
 		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
 		"cookie", "session=0123456789abcdef0123456789abcdef", "priority", "u=0, i"}
+	socketHeaders = []string{":method", "CONNECT", ":authority", "www.example.com", ":scheme", "https",
+		":path", "/app/socket", ":protocol", "websocket",
+		"pragma", "no-cache", "cache-control", "no-cache",
+		"user-agent",
+		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+		"origin", "https://www.example.com", "sec-websocket-version", "13",
+		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
+		"cookie", "session=0123456789abcdef0123456789abcdef",
+		"sec-websocket-extensions", "permessage-deflate; client_max_window_bits"}
 )
 
 // An idle connection of park.HTTPServer, after a request by headers of Go's client or of a browser, needs no more live bytes
@@ -66,29 +77,30 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// A connection with one open stream needs no more live bytes than this, and a further stream no more
-// than 500: one of package sse, or a request that waits (park.Suspend), which also keeps its head.
+// A connection with one open stream needs no more live bytes than this, and neither does a further
+// stream: one of package sse, a WebSocket, or a request that waits, which keeps its head.
 func TestIdleStreams(t *testing.T) {
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
 	}
 	if testing.Short() {
-		t.Skip("5,000 connections, eight times")
+		t.Skip("5,000 connections, twelve times")
 	}
 	idling.Enough(t)
 	head := float64(len(strings.Join(browserHeaders, "")))
 	for _, c := range []struct {
-		what, kind    string
-		most, further float64
-	}{{"events", "h2c", 3700, 500}, {"events", "tls", 4200, 500},
-		{"waiting", "h2c", 4200, 500 + head}, {"waiting", "tls", 4200, 500 + head}} {
-		one := idling.Measure(t, c.what+" 1 "+c.kind, c.kind, "browser", "1", c.what)
-		many := idling.Measure(t, c.what+" 11 "+c.kind, c.kind, "browser", "11", c.what)
-		further := (many.Live() - one.Live()) / 10
-		t.Logf("%s, %s: %.0f live bytes, %d of them stack; a further stream %.0f", c.what, c.kind,
-			one.Live(), one.Stack/int64(idling.Conns), further)
-		if one.Live() > c.most || further > c.further {
-			t.Errorf("%s, %s: want at most %.0f live bytes, and %.0f", c.what, c.kind, c.most, c.further)
+		what, headers string
+		aFurther      float64
+	}{{"events", "browser", 500}, {"sockets", "socket", 550}, {"waiting", "browser", 500 + head}} {
+		for kind, most := range map[string]float64{"h2c": 3700, "tls": 4200} {
+			one := idling.Measure(t, c.what+" 1 "+kind, kind, c.headers, "1", c.what)
+			many := idling.Measure(t, c.what+" 11 "+kind, kind, c.headers, "11", c.what)
+			further := (many.Live() - one.Live()) / 10
+			t.Logf("%s, %s: %.0f live bytes, %d of them stack; a further stream %.0f", c.what, kind,
+				one.Live(), one.Stack/int64(idling.Conns), further)
+			if one.Live() > most || further > c.aFurther {
+				t.Errorf("%s, %s: want at most %.0f live bytes, and %.0f", c.what, kind, most, c.aFurther)
+			}
 		}
 	}
 }
@@ -138,7 +150,7 @@ func playServer(args []string) {
 	var s httpServer = hs
 	settled := func() int { return idling.Conns }
 	if name != "net/http" {
-		p := &park.HTTPServer{Server: hs, HTTP2: new(Server)}
+		p := &park.HTTPServer{Server: hs, HTTP2: &Server{ExtendedConnect: true}}
 		s, settled = p, func() int { return p.Stats().Parked }
 	}
 	if what, streams, ok := strings.Cut(name, " "); ok {
@@ -146,17 +158,9 @@ func playServer(args []string) {
 		if err != nil {
 			panic(err)
 		}
-		p, events := s.(*park.HTTPServer), &sse.Server{Heartbeat: time.Hour}
-		open := func() int { return events.Stats().Parked }
-		hs.Handler = events
-		if what == "waiting" {
-			open = func() int { return p.Stats().Suspended }
-			hs.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if err := park.Suspend(w, r, func(*park.Suspended) {}, hello); err != nil {
-					panic(err)
-				}
-			})
-		}
+		p := s.(*park.HTTPServer)
+		var open func() int
+		hs.Handler, open = serveStreams(what, p)
 		settled = func() int { return min(p.Stats().Parked, open()/n) }
 	}
 	if kind == "h2c" {
@@ -165,6 +169,25 @@ func playServer(args []string) {
 		go s.ServeTLS(ln, "", "")
 	}
 	idling.Serve(ln, settled)
+}
+
+// serveStreams returns the handler for streams of a kind, and how many are open.
+func serveStreams(what string, p *park.HTTPServer) (h http.Handler, open func() int) {
+	switch what {
+	case "events":
+		events := &sse.Server{Heartbeat: time.Hour}
+		return events, func() int { return events.Stats().Parked }
+	case "sockets":
+		sockets := &websocket.Server{PingInterval: time.Hour,
+			OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error { return nil }}
+		return sockets, func() int { return sockets.Stats().Parked }
+	default:
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := park.Suspend(w, r, func(*park.Suspended) {}, hello); err != nil {
+				panic(err)
+			}
+		}), func() int { return p.Stats().Suspended }
+	}
 }
 
 const largeBody = 64 << 20 // bytes
@@ -181,27 +204,29 @@ func playClients(args []string) {
 		if args[1] == "tls" {
 			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		}
-		headers := goHeaders
-		if args[2] == "browser" {
-			headers = browserHeaders
+		headers := map[string][]string{
+			"go": goHeaders, "browser": browserHeaders, "socket": socketHeaders}[args[2]]
+		answered := func(h http2.FrameHeader) bool {
+			return h.Type == http2.FrameData && h.Flags.Has(http2.FlagDataEndStream)
 		}
+		streams := 1
 		if len(args) > 3 {
-			streams, err := strconv.Atoi(args[3])
-			if err != nil {
+			if streams, err = strconv.Atoi(args[3]); err != nil {
 				return nil, err
 			}
-			answered := streams
-			if args[4] == "waiting" {
-				answered = 0
-			}
-			return conn, request(conn, headers, streams, answered, 0)
+			answered = map[string]func(http2.FrameHeader) bool{
+				"events":  func(h http2.FrameHeader) bool { return h.Type == http2.FrameData },
+				"sockets": func(h http2.FrameHeader) bool { return h.Type == http2.FrameHeaders },
+			}[args[4]]
 		}
-		return conn, request(conn, headers, 1, 1, http2.FlagDataEndStream)
+		return conn, request(conn, headers, streams, args[2] != "socket", answered)
 	})
 }
 
-// request opens streams with one request each, and waits until some have had data with a flag.
-func request(conn net.Conn, headers []string, streams, answered int, flag http2.Flags) error {
+// request opens streams with one request each, and waits until each is answered, unless answered is
+// nil. end says whether the requests end.
+func request(conn net.Conn, headers []string, streams int, end bool,
+	answered func(http2.FrameHeader) bool) error {
 	var out, block bytes.Buffer
 	f := http2.NewFramer(&out, conn)
 	enc := hpack.NewEncoder(&block)
@@ -214,18 +239,18 @@ func request(conn net.Conn, headers []string, streams, answered int, flag http2.
 			enc.WriteField(hpack.HeaderField{Name: headers[i], Value: headers[i+1]})
 		}
 		f.WriteHeaders(http2.HeadersFrameParam{StreamID: id(stream), BlockFragment: block.Bytes(),
-			EndStream: true, EndHeaders: true})
+			EndStream: end, EndHeaders: true})
 	}
 	if _, err := conn.Write(out.Bytes()); err != nil {
 		return err
 	}
-	for answered > 0 {
+	for answered != nil && streams > 0 {
 		fr, err := f.ReadFrame()
 		if err != nil {
 			return err
 		}
-		if h := fr.Header(); h.Type == http2.FrameData && h.Flags.Has(flag) {
-			answered--
+		if answered(fr.Header()) {
+			streams--
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/park"
 )
 
 // modelStreams is the server's MaxConcurrentStreams.
@@ -31,11 +32,14 @@ type modelServer struct {
 	*Server
 	url    string
 	active atomic.Int64
+	duplex park.Streams // of CONNECT requests for /echo
 }
 
 func newModelServer(t testing.TB, secure bool) *modelServer {
 	m := new(modelServer)
-	m.Server = &Server{Linger: -1, Server: handler(m.handle)}
+	m.Server = &Server{Linger: -1, ExtendedConnect: true, Server: handler(m.handle)}
+	m.duplex.MaxQueued = -1
+	m.duplex.OnInput = func(s *park.Stream, b []byte) error { return s.Write(b) }
 	m.Server.Server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: modelStreams, MaxReceiveBufferPerStream: 100_000}
 	m.url = serve(t, m.Server, secure)
 	return m
@@ -46,6 +50,13 @@ func pattern(n int) []byte { return bytes.Repeat([]byte("0123456789"), n/10+1)[:
 func (m *modelServer) handle(w http.ResponseWriter, r *http.Request) {
 	m.active.Add(1)
 	defer m.active.Add(-1)
+	if r.Method == http.MethodConnect && r.URL.Path == "/echo" {
+		s := new(park.Stream)
+		if m.duplex.OpenResponse(s, w) == nil {
+			s.Start(nil, nil)
+		}
+		return
+	}
 	switch r.URL.Path {
 	case "/echo":
 		buf := make([]byte, 300)
@@ -78,7 +89,7 @@ func (m *modelServer) settled(t testing.TB) {
 	until(t, "the connections and the handlers have ended", func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return len(m.conns) == 0 && m.active.Load() == 0
+		return len(m.conns) == 0 && m.active.Load() == 0 && m.duplex.Stats().Conns == 0
 	})
 }
 
@@ -86,6 +97,7 @@ func (m *modelServer) settled(t testing.TB) {
 type modelStream struct {
 	id       uint32
 	path     string
+	connect  bool
 	sent     []byte
 	sentEnd  bool // or reset
 	reset    bool // by the client
@@ -236,7 +248,8 @@ func (m *model) frame(f http2.Frame) {
 
 // open writes a request. With pieces it has CONTINUATION frames. A table of 0 or more is the size of the encoder's table
 // from now on. It changes once before a header block, because package hpack does not read two changes.
-func (m *model) open(path string, end, pieces bool, table int, more ...string) {
+// With connect it is an extended CONNECT request.
+func (m *model) open(path string, connect, end, pieces bool, table int, more ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	open := 0
@@ -252,7 +265,12 @@ func (m *model) open(path string, end, pieces bool, table int, more ...string) {
 	if table >= 0 {
 		m.enc.SetMaxDynamicTableSize(uint32(table))
 	}
-	fields := append([]string{":method", "POST", ":scheme", "http", ":authority", "x", ":path", path}, more...)
+	fields := []string{":method", "POST", ":scheme", "http", ":authority", "x", ":path", path}
+	if connect {
+		fields[1] = "CONNECT"
+		fields = append(fields, ":protocol", "any")
+	}
+	fields = append(fields, more...)
 	for i := 0; i < len(fields); i += 2 {
 		m.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
@@ -267,7 +285,8 @@ func (m *model) open(path string, end, pieces bool, table int, more ...string) {
 		m.WriteContinuation(m.next, false, block[first:first])
 		m.WriteContinuation(m.next, true, block[first:])
 	}
-	m.streams[m.next] = &modelStream{id: m.next, path: path, sentEnd: end, window: m.theirs}
+	m.streams[m.next] = &modelStream{id: m.next, path: path, connect: connect, sentEnd: end,
+		window: m.theirs}
 	m.next += 2
 }
 
@@ -323,9 +342,9 @@ func (m *model) play(program []byte, rude bool) {
 		kinds := []string{"/echo", "/size?" + strconv.Itoa(int(arg)*int(arg)), "/hold", "/early"}
 		switch op % 16 {
 		case 0, 1:
-			m.open(kinds[op>>4&3], arg&3 == 3, arg&4 != 0, -1)
+			m.open(kinds[op>>4&3], op&64 != 0, arg&3 == 3, arg&4 != 0, -1)
 		case 2: // HPACK: other tables, and entries that are evicted
-			m.open(kinds[op>>4&3], arg&1 != 0, false, int(arg)*16,
+			m.open(kinds[op>>4&3], op&64 != 0, arg&1 != 0, false, int(arg)*16,
 				"a"+strconv.Itoa(int(arg)), strings.Repeat("v", int(arg)*4), "b", "c")
 		default:
 			m.mu.Lock()
@@ -372,7 +391,7 @@ func (m *model) step(op, arg byte, take func() byte, rude bool) {
 			m.WriteData(st.id, st.sentEnd, data)
 		}
 	case 5:
-		if st != nil && !st.sentEnd {
+		if st != nil && !st.sentEnd && !st.connect {
 			st.sentEnd = true
 			m.block.Reset()
 			m.enc.WriteField(hpack.HeaderField{Name: "mine", Value: "x"})

@@ -34,7 +34,7 @@ func (c *conn) consume(b *input) error {
 	whole := false
 	for at < b.end {
 		n, err := measure(b.buf[at:b.end], frameSize)
-		if err == nil && n > 0 && !c.inOrder(b.buf[at:]) {
+		if err == nil && b.end-at >= frameHeader && !c.inOrder(b.buf[at:]) {
 			err = http2.ConnectionError(http2.ErrCodeProtocol)
 		}
 		if err != nil {
@@ -53,6 +53,8 @@ func (c *conn) consume(b *input) error {
 	b.consumed(at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.headPart = c.block != nil ||
+		b.end >= frameHeader && http2.FrameType(b.buf[3]) == http2.FrameHeaders
 	c.startWriting() // once for all that was received, so that many small frames do not cause a system call each
 	if b.end == 0 && c.block == nil {
 		c.partSince = time.Time{}
@@ -61,6 +63,55 @@ func (c *conn) consume(b *input) error {
 			c.linger(c.idleSince) // the part may end it earlier; otherwise close does that
 		}
 	}
+	return nil
+}
+
+// maxPart is the longest part of a frame that a parked connection keeps, unless it is of a header
+// block.
+const maxPart = 16 << 10
+
+// shorten makes what is left of a frame shorter that has come in part, before the connection is
+// parked. What has come of a DATA frame becomes a frame of its own, and what has come of a frame
+// without a meaning is discarded. An error ends the connection.
+func (c *conn) shorten(b *input) error {
+	if b.end <= maxPart {
+		return nil
+	}
+	size := int(b.buf[0])<<16 | int(b.buf[1])<<8 | int(b.buf[2])
+	kept, padding := frameHeader, 0 // what stays before the rest, and what is after the data
+	switch kind := http2.FrameType(b.buf[3]); {
+	case kind == http2.FrameHeaders, kind == http2.FrameContinuation:
+		return nil // ReadHeaderTimeout bounds the time
+	case kind == http2.FrameData && http2.Flags(b.buf[4]).Has(http2.FlagDataPadded):
+		kept, padding = kept+1, int(b.buf[frameHeader])
+	case kind == http2.FrameData:
+	case kind == http2.FrameGoAway, kind > http2.FrameContinuation:
+		kept += 8 // GOAWAY has as many bytes at least
+	default: // others are never as long
+		return c.server.count("frame_size_or_order", http2.ConnectionError(http2.ErrCodeFrameSize))
+	}
+	n := min(b.end, frameHeader+size-padding) - kept
+	if n <= 0 {
+		return nil // the padding is too long, which is found when the frame is whole
+	}
+	var head [frameHeader + 8]byte
+	copy(head[:], b.buf[:kept])
+	if http2.FrameType(head[3]) == http2.FrameData {
+		p := parsers.Get().(*parser)
+		defer p.release()
+		frame := b.buf[kept-frameHeader : kept+n]
+		appendFrame(frame[:0], http2.FrameData, 0, streamOf(head[:]), n)
+		if err := c.handle(p, frame); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.startWriting()
+		c.mu.Unlock()
+	}
+	size -= n
+	head[0], head[1], head[2] = byte(size>>16), byte(size>>8), byte(size)
+	copy(b.buf[n:], head[:kept])
+	b.consumed(n)
 	return nil
 }
 
@@ -305,6 +356,10 @@ func (c *conn) handleData(f *dataFrame) error {
 	}
 	c.inflow -= size
 	st.inflow -= size
+	if st.duplex {
+		st.receive(f)
+		return nil
+	}
 	data := f.data
 	st.received += int64(len(data))
 	ended := f.Flags.Has(http2.FlagDataEndStream)

@@ -23,9 +23,12 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	malformed := http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	method, scheme := f.PseudoValue("method"), f.PseudoValue("scheme")
 	authority, path := f.PseudoValue("authority"), f.PseudoValue("path")
-	connect := method == http.MethodConnect
+	protocol, extended := protocolOf(f)
+	connect := method == http.MethodConnect && !extended
 	switch {
-	case !httpguts.ValidHeaderFieldName(method) || f.PseudoValue("protocol") != "":
+	case !httpguts.ValidHeaderFieldName(method):
+		return malformed
+	case extended && (!st.c.server.ExtendedConnect || method != http.MethodConnect || protocol == ""):
 		return malformed
 	case connect && (authority == "" || scheme != "" || path != ""):
 		return malformed
@@ -33,6 +36,9 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 		return malformed
 	}
 	header := make(http.Header)
+	if extended {
+		header.Set(":protocol", protocol) // as net/http does
+	}
 	for _, field := range f.RegularFields() {
 		switch field.Name {
 		case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
@@ -98,6 +104,17 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 		st.r.ContentLength = st.declared
 	}
 	return nil
+}
+
+// protocolOf returns what is to follow an extended CONNECT request (RFC 8441), and reports whether
+// the request is one.
+func protocolOf(f *http2.MetaHeadersFrame) (protocol string, extended bool) {
+	for _, field := range f.PseudoFields() {
+		if field.Name == ":protocol" {
+			return field.Value, true
+		}
+	}
+	return "", false
 }
 
 // trimmed reports whether a value has no space or tab around it (RFC 9113, 8.2.1).

@@ -27,18 +27,26 @@ import (
 // that the program passes to ServeConn. Its fields must be set before the first connection and not
 // be changed after it. It must not be copied. Its methods may be called concurrently.
 type Server struct {
-	// Server has the handler, the hooks ConnContext and ConnState, the timeouts and limits,
-	// ErrorLog and the settings of HTTP/2, as for net/http. It must not be nil, except for a
-	// park.HTTPServer, which sets it. ReadTimeout bounds the time in which a request's body must
-	// arrive, and WriteTimeout the time of a request; both begin when the request's headers have
-	// arrived. IdleTimeout begins when the last stream has ended; 0 means ReadTimeout.
-	// ReadHeaderTimeout, or ReadTimeout if it is 0, bounds the time for which a connection without
-	// streams may hold a part of a frame. HTTP2.WriteByteTimeout bounds each write of up to 64 KiB.
+	// Server has the handler, the hooks ConnContext and ConnState, the timeouts and limits, ErrorLog
+	// and the settings of HTTP/2, as for net/http. It must not be nil, except for a park.HTTPServer,
+	// which sets it. ReadTimeout bounds the time in which a request's body must arrive, and
+	// WriteTimeout the time of a request; both begin when the request's headers have arrived.
+	// IdleTimeout begins when the last stream has ended; 0 means ReadTimeout. ReadHeaderTimeout, or
+	// ReadTimeout if it is 0, bounds the time for which a connection may hold a part of a header
+	// block, and without streams a part of any frame. HTTP2.WriteByteTimeout bounds each write of up
+	// to 64 KiB.
 	Server *http.Server
 	// Linger is the time for which a connection keeps its goroutine when nothing arrives, before it is
 	// parked: with streams up to twice as long. 0 means half a second; with a negative value a
 	// connection is parked at once. A park.HTTPServer sets it, if it is 0.
 	Linger time.Duration
+	// ExtendedConnect makes the server take CONNECT requests with a protocol (RFC 8441), with which
+	// browsers open WebSockets on a connection of HTTP/2. The handler gets them with the method
+	// CONNECT and the protocol in Request.Header[":protocol"], as from net/http. Package websocket
+	// serves them. Browsers that know of the extension send all WebSockets to the server that way,
+	// so a handler that takes over connections of HTTP/1.1 alone, or a route for GET, would not
+	// serve them any more. That is why the extension is off by default.
+	ExtendedConnect bool
 	// Backend, Unwrap, Name and Logger are as in park.Config. They are not used with a
 	// park.HTTPServer.
 	Backend string

@@ -17,15 +17,19 @@ import (
 
 // A stream is a request and its response. Its fields are protected by conn.mu.
 type stream struct {
-	*exchange // what its handler needs; &handled when it was taken over and its handler has returned
+	*exchange // what its handler needs; &handled when that has returned and the stream is still open
 	c         *conn
 	outflow   int64 // what the client can receive
 	err       error
 	taker     muxed.Waker // nil unless the stream was taken over (see taken.go)
+	wait      *wait       // nil unless the request waits (see suspended.go)
+	input     *queue      // for the taker of a duplex stream, or nil if there is nothing
 	id        uint32
 	inflow    int32 // what the client may send
+	unacked   int32 // what was received and read, and not returned to the client
 	gotEnd    bool  // the client has sent everything
 	sentEnd   bool  // everything was sent or queued
+	duplex    bool  // the stream of a CONNECT request was taken over
 }
 
 // An exchange is what a stream has besides as long as its handler runs. Its fields are protected by
@@ -37,7 +41,6 @@ type exchange struct {
 	r      *http.Request
 	serve  func(http.ResponseWriter, *http.Request) // instead of the handler, or nil
 
-	unacked  int32
 	declared int64 // Content-Length of the request, or -1
 	received int64
 
@@ -46,7 +49,6 @@ type exchange struct {
 	bodyClosed bool  // what arrives is discarded
 	expects    bool  // the client waits for status 100 before it sends the body
 	announces  bool  // ConnState is called before the handler is
-	wait
 	trailer    http.Header
 	readTimer  *time.Timer
 	writeTimer *time.Timer
@@ -69,7 +71,7 @@ func (c *conn) stream(id uint32) *stream {
 
 // wake makes the stream look at what has changed. The caller holds c.mu.
 func (st *stream) wake() {
-	if st.taker != nil && (st.err != nil || !st.waits) {
+	if st.taker != nil && (st.err != nil || st.wait == nil) {
 		st.taker.Wake()
 	}
 	st.cond.Broadcast()
@@ -105,16 +107,11 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	if c.running >= c.server.maxStreams() && len(c.waiting) >= 4*c.server.maxStreams() {
 		return c.server.count("too_many_early_resets", http2.ConnectionError(http2.ErrCodeEnhanceYourCalm))
 	}
-	st := &stream{c: c, id: id, inflow: c.streamWindow(), outflow: c.window, gotEnd: f.StreamEnded(),
-		exchange: &exchange{declared: -1}}
-	st.cond.L = &c.mu
-	ctx, cancel := context.WithCancel(c.ctx)
-	if err := st.newRequest(ctx, f); err != nil {
-		cancel()
+	st := &stream{c: c, id: id, inflow: c.streamWindow(), outflow: c.window, gotEnd: f.StreamEnded()}
+	if err := st.newRequest(st.begin(), f); err != nil {
+		st.cancel()
 		return c.server.count("malformed_request", err)
 	}
-	st.cancel = cancel
-	st.w = responseWriter{st: st, header: make(http.Header), declared: -1}
 	if f.Truncated {
 		st.serve = headersTooLarge
 	}
@@ -138,6 +135,15 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
+// begin gives the stream an exchange, and returns the context of its request. The caller holds c.mu.
+func (st *stream) begin() (ctx context.Context) {
+	st.exchange = &exchange{declared: -1}
+	st.cond.L = &st.c.mu
+	ctx, st.cancel = context.WithCancel(st.c.ctx)
+	st.w = responseWriter{st: st, header: make(http.Header), declared: -1}
+	return ctx
+}
+
 func headersTooLarge(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
@@ -150,6 +156,8 @@ func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
 	case st.gotEnd:
 		streamError.Code = http2.ErrCodeStreamClosed
 		return st.c.server.count("headers_half_closed", streamError)
+	case st.duplex: // RFC 9113 (8.5)
+		return st.c.server.count("trailers_connect", streamError)
 	case !f.StreamEnded():
 		return st.c.server.count("trailers_not_ended", streamError)
 	case len(f.PseudoFields()) > 0:
@@ -200,7 +208,7 @@ func (st *stream) run() {
 func (st *stream) call() {
 	returned := false
 	defer func() {
-		if f := st.r.MultipartForm; f != nil && !(returned && st.waits) {
+		if f := st.r.MultipartForm; f != nil && !(returned && st.wait != nil) {
 			f.RemoveAll()
 		}
 	}()
@@ -215,21 +223,20 @@ func (st *stream) call() {
 // returned is called when the handler has returned, or panicked.
 func (st *stream) returned(ok bool) {
 	c := st.c
-	waits := ok && st.waits
-	st.w.release(!waits)
+	waits := ok && st.wait != nil
+	st.w.release(true)
 	c.mu.Lock()
 	if st.body.size > 0 && st.bodyErr == nil {
 		st.bodyErr = http.ErrBodyReadAfterClose // for a goroutine that reads on: it must not take this for the body's end
 	}
 	st.dropBody()
-	if st.waits && !ok {
+	if st.wait != nil && !ok {
 		c.suspended--
 		defer st.dropWait()
 	}
 	switch {
 	case waits:
-		st.handlerEnded = true
-		st.resumeIfDue()
+		st.handlerEnded()
 	case st.err != nil:
 	case !ok:
 		st.reset(http2.ErrCodeInternal, nil)
@@ -309,6 +316,7 @@ func (st *stream) close(err error) {
 	st.stopTimers()
 	if err != errStreamEnded {
 		st.dropBody()
+		st.dropInput()
 	}
 	if st.exchange != &handled {
 		st.cancel()

@@ -13,11 +13,12 @@ import (
 )
 
 // A stream that was taken over needs no goroutine: another package writes its response, without
-// waiting, and the stream calls its taker when it may write on. When the handler has returned, the
-// stream keeps nothing that only handlers need.
+// waiting, and the stream calls its taker when it may write on. The stream of a CONNECT request is
+// duplex: the taker also reads what the client sends, and is called when something has arrived.
+// When the handler has returned, the stream keeps nothing that only handlers need.
 
-// handled is the exchange of all streams that were taken over and whose handlers have returned. It
-// is never changed. A Read of such a request's body, which a handler may have left to another
+// handled is the exchange of all streams that were taken over or wait, and whose handlers have
+// returned. It is never changed. A Read of such a request's body, which a handler may have left to another
 // goroutine, fails.
 var handled = exchange{bodyErr: http.ErrBodyReadAfterClose, bodyClosed: true}
 
@@ -28,8 +29,12 @@ func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
 	c.mu.Lock()
 	gotEnd := st.gotEnd
 	c.mu.Unlock()
-	if !gotEnd || w.over || w.taken || w.st.r.Method == http.MethodHead ||
-		w.status != 0 && !bodyAllowed(w.status) {
+	duplex := st.r.Method == http.MethodConnect
+	switch {
+	case w.over || w.taken || st.r.Method == http.MethodHead,
+		w.status != 0 && !bodyAllowed(w.status),
+		duplex && (w.status >= 300 || st.declared >= 0),
+		!duplex && !gotEnd:
 		return nil, http.ErrNotSupported
 	}
 	if w.status == 0 {
@@ -42,9 +47,68 @@ func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
 	w.taken, w.over = true, true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st.taker = taker
-	st.stopTimers()
+	st.taker, st.duplex = taker, duplex
+	if st.stopTimers(); duplex && st.body.size > 0 {
+		received := st.body
+		st.input, st.body = &received, queue{}
+	}
 	return st, nil
+}
+
+// receive handles a DATA frame of a duplex stream. The caller holds c.mu.
+func (st *stream) receive(f *dataFrame) {
+	if len(f.data) > 0 {
+		if st.input == nil {
+			st.input = new(queue)
+		}
+		st.input.write(f.data)
+	}
+	if f.Flags.Has(http2.FlagDataEndStream) {
+		st.gotEnd = true
+		st.endIfDone()
+	}
+	st.consumed(int32(f.Length) - int32(len(f.data)))
+	if len(f.data) > 0 || st.gotEnd {
+		st.wake()
+	}
+}
+
+// consumed returns n bytes to the client's windows. The caller holds c.mu.
+func (st *stream) consumed(n int32) {
+	if st.c.giveBack(n); !st.gotEnd {
+		st.giveBack(n)
+	}
+}
+
+// dropInput discards what the taker has not read. The caller holds c.mu.
+func (st *stream) dropInput() {
+	if q := st.input; q != nil {
+		st.input = nil
+		st.c.giveBack(int32(q.size))
+		q.drop()
+	}
+}
+
+// Read is for the taker. See muxed.Stream.
+func (st *stream) Read(p []byte) (n int, err error) {
+	c := st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.input != nil {
+		if n = st.input.take(p); st.input.size == 0 {
+			st.input = nil
+		}
+		st.consumed(int32(n))
+		c.startWriting()
+	}
+	switch {
+	case st.input != nil:
+	case st.duplex && st.gotEnd && (st.err == nil || st.err == errStreamEnded):
+		err = io.EOF
+	default:
+		err = st.cause()
+	}
+	return n, err
 }
 
 // Write is for the taker. See muxed.Stream.
@@ -93,6 +157,11 @@ func (c *conn) unline(st *stream) {
 func (st *stream) Err() error {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
+	return st.cause()
+}
+
+// cause is Err for a caller that holds c.mu.
+func (st *stream) cause() error {
 	var reset http2.StreamError
 	switch {
 	case errors.As(st.err, &reset) &&
@@ -104,25 +173,43 @@ func (st *stream) Err() error {
 	return st.err
 }
 
-// Close is for the taker. See muxed.Stream.
-func (st *stream) Close() {
-	c := st.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// CloseWrite is for the taker. See muxed.Stream.
+func (st *stream) CloseWrite() {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	st.endWriting()
+	st.c.startWriting()
+}
+
+// endWriting ends the response. The caller holds c.mu.
+func (st *stream) endWriting() {
 	if st.err == nil && !st.sentEnd {
 		st.appendData(nil, true)
 		st.endIfDone()
-		c.startWriting()
 	}
+}
+
+// Close is for the taker. See muxed.Stream.
+func (st *stream) Close() {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	st.endWriting()
+	st.abandon(http2.ErrCodeNo) // if the client may send more, it need not
 }
 
 // Reset is for the taker. See muxed.Stream.
 func (st *stream) Reset() {
-	c := st.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	st.reset(http2.ErrCodeCancel, nil)
-	c.startWriting()
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	st.abandon(http2.ErrCodeCancel)
+}
+
+// abandon resets the stream, unless it has ended, and discards what was not read. The caller holds
+// c.mu.
+func (st *stream) abandon(code http2.ErrCode) {
+	st.reset(code, nil)
+	st.dropInput()
+	st.c.startWriting()
 }
 
 // NetConn is for the taker. See muxed.Stream.

@@ -58,7 +58,7 @@ func TestEventStreamsNotRead(t *testing.T) {
 	}
 	p.WriteWindowUpdate(0, 1<<30)
 	must(t, p.send())
-	until(t, "the streams are open", func() bool { return x.Stats().Conns == defaultStreams })
+	until(t, "the streams are open", func() bool { return x.Stats().Accepted == defaultStreams })
 	before := runtime.NumGoroutine()
 	e := event(t, strings.Repeat("x", 8<<10))
 	for x.Stats().Conns > 0 {

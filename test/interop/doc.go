@@ -1,4 +1,4 @@
 // Package interop tests packages park and server with the listeners and servers of other modules:
 // netutil.LimitListener, go-proxyproto, cmux, gRPC, mochi-mqtt, SSH and fasthttp, and with
-// chi's router.
+// chi's router; and tunnels with clients of WebSockets and gRPC, and with Chromium.
 package interop

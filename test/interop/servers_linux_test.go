@@ -175,6 +175,10 @@ func (l *acceptCounter) Accept() (net.Conn, error) {
 
 // runServer is the main function of the server process of a measurement of idle memory.
 func runServer(args []string) {
+	if name, ok := strings.CutPrefix(args[0], watched); ok {
+		runWatched(name)
+		return
+	}
 	name, behind := args[0], args[1] == "behind"
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -207,6 +211,10 @@ func runServer(args []string) {
 
 // runClients is the main function of the client process.
 func runClients(args []string) {
+	if args[1] == watched {
+		idling.Connect(func() (net.Conn, error) { return watch(args[0]) })
+		return
+	}
 	address, name, silent := args[0], args[1], args[2] == "silent"
 	for _, s := range servers {
 		if s.name != name {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -286,5 +287,130 @@ func TestClientInNode(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), node, script).CombinedOutput()
 	if err != nil || string(out) != "hello\n" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// teamScript is what TestClientForTeams runs: url, tokens and way are set before. Each step waits for
+// what must come.
+const teamScript = `
+	const stock = fetch
+	let posts = 0
+	globalThis.fetch = (a, o) => { if (String(a).includes('/publish')) posts++; return stock(a, o) }
+	const until = async (what, f) => {
+		for (let i = 0; !f(); i++) {
+			if (i > 6000) { console.log('timed out:', what); process.exit(1) }
+			await new Promise(r => setTimeout(r, 10))
+		}
+	}
+	const is = (what, got, want) => { if (got !== want) console.log(what, 'is', got, 'and not', want) }
+	const { connect, matches } = await import(module)
+	is('a wildcard', matches('>', '$presence.a'), false)
+	const writer = connect(url, { token: tokens.bob, transports: ['sse'] })
+	for (let i = 0; i < 5; i++) await writer.publish('a', String(i))
+	is('posts', posts, 5)
+
+	// history, also of a topic that is connected already
+	const push = connect(url, { token: tokens.alice, transports: [way, 'sse'] }) // that says why it refuses
+	const one = [], two = [], rest = []
+	push.subscribe('a', e => one.push(e.data), { last: 2 })
+	await until('two events', () => one.length === 2 && push.state === 'open')
+	const second = push.subscribe('a', e => two.push(e.data), { last: 3 })
+	push.subscribe('none', e => rest.push(e.data), { last: 3 })
+	await until('three events', () => two.length === 3)
+	await until('the connection is open', () => push.state === 'open')
+	await writer.publish('a', '5')
+	await writer.publish('none', 'first')
+	await until('the next', () => one.length === 3 && two.length === 4 && rest.length === 1)
+	is('one', one.join(), '3,4,5')
+	is('two', two.join(), '2,3,4,5')
+
+	// publishing: over the WebSocket, unless the event is large
+	posts = 0
+	const { id, duplicate } = await push.publish('a', 'sent', { key: 'key' })
+	await until('it is delivered', () => one.includes('sent') && two.includes('sent'))
+	is('a duplicate', duplicate, false)
+	is('the id', id, second.lastId)
+	is('again', (await push.publish('a', 'sent', { key: 'key' })).duplicate, true)
+	is('the status', await push.publish('other', 'x').catch(e => e.status), 403)
+	is('posts', posts, way === 'websocket' ? 0 : 3)
+	const live = await push.publish('live.a', 'x')
+	is('a live id', live.id, '')
+	await push.publish('a', 'x'.repeat(20_000))
+	await until('it is delivered', () => one.at(-1).length === 20_000)
+
+	// presence
+	const seen = [], late = [], refused = []
+	const names = members => members.map(m => m.user).sort().join()
+	const watch = connect(url, { token: tokens.backend, transports: [way] })
+	watch.presence('room', members => seen.push(names(members)))
+	await until('no one is there', () => seen.length > 0)
+	is('at first', seen.at(-1), '')
+	writer.subscribe('room', () => {})
+	await until('bob is there', () => seen.at(-1) === 'bob')
+	watch.presence('room', members => late.push(names(members)))
+	await until('bob is there for another', () => late.at(-1) === 'bob')
+	push.presence('room', () => {}, { onError: e => refused.push(e.status) })
+	await until('alice may not', () => refused.length === 1)
+	is('alice', refused[0], 403)
+
+	// orders
+	const order = path => stock(url + path, { method: 'POST', headers: { Authorization: 'Bearer ' + tokens.backend } })
+	const ended = [], others = []
+	push.subscribe('b', () => {}, { onError: e => ended.push('b ' + e.status) })
+	push.subscribe('c', e => others.push(e.data), { onError: e => ended.push('c ' + e.status) })
+	await until('it is connected', () => push.state === 'open')
+	await new Promise(r => setTimeout(r)) // the change of topics is under way
+	await until('it is connected again', () => push.state === 'open')
+	is('unsubscribe', (await order('/unsubscribe?topic=b&client=' + push.client)).status, 202)
+	await until('b has ended', () => ended.length === 1)
+	is('the end', ended[0], 'b 403')
+	await until('it is connected', () => push.state === 'open')
+	await writer.publish('c', 'still')
+	await until('c goes on', () => others.length === 1)
+	is('disconnect', (await order('/disconnect?user=alice')).status, 202)
+	await until('all has ended', () => ended.includes('c 403'))
+	await until('it stays away', () => push.state === 'idle')
+	writer.close()
+	await until('bob has left', () => seen.at(-1) === '' && late.at(-1) === '')
+	watch.close()
+	push.close()
+	console.log('done')
+`
+
+// History, publishing, presence and orders, with the client in Node.js, by the two ways that have a
+// connection.
+func TestClientForTeams(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skipf("%s needs Node.js: %v", t.Name(), err)
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	key := []byte("a secret of 32 bytes, for a test")
+	must(t, os.WriteFile(secret, key, 0o600))
+	module, err := filepath.Abs("../../js/push.js")
+	must(t, err)
+	tokens := map[string]string{}
+	for name, push := range map[string]map[string]any{
+		"alice":   {"read": []string{">"}, "write": []string{"a", "live.>"}},
+		"bob":     {"read": []string{">"}, "write": []string{">"}},
+		"backend": {"presence": []string{"room"}, "control": true},
+	} {
+		tokens[name], err = jwt.NewWithClaims(jwt.SigningMethodHS256,
+			jwt.MapClaims{"sub": name, "exp": time.Now().Add(time.Hour).Unix(), "push": push}).SignedString(key)
+		must(t, err)
+	}
+	all, err := json.Marshal(tokens)
+	must(t, err)
+	for _, way := range []string{"websocket", "sse"} {
+		url, _, stop := start(t, "--store", t.TempDir(), "--jwt-secret", secret, "--presence", "room")
+		script := filepath.Join(t.TempDir(), "test.mjs")
+		head := fmt.Sprintf("const url = %q, module = %q, way = %q, tokens = %s;", url, module, way, all)
+		must(t, os.WriteFile(script, []byte(head+teamScript), 0o600))
+		// Node.js 20 has WebSocket with this flag alone, later ones have it in any case.
+		out, err := exec.CommandContext(t.Context(), node, "--experimental-websocket", "--no-warnings", script).CombinedOutput()
+		if err != nil || string(out) != "done\n" {
+			t.Errorf("%s: %v: %s", way, err, out)
+		}
+		stop()
 	}
 }

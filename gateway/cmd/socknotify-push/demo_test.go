@@ -17,6 +17,8 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A tab is a page in Chromium, driven by its debugging protocol.
@@ -26,10 +28,11 @@ type tab struct {
 	id      string
 	conn    net.Conn
 	n       int
+	ended   <-chan struct{} // closed when the browser has ended
 }
 
 // openTab starts Chromium with one page. The test is skipped where Chromium is not installed.
-func openTab(t *testing.T, page string) *tab {
+func openTab(t *testing.T, page string, flags ...string) *tab {
 	t.Helper()
 	binary, err := exec.LookPath("chromium")
 	if err != nil {
@@ -37,9 +40,10 @@ func openTab(t *testing.T, page string) *tab {
 	}
 	profile, err := os.MkdirTemp("", "chromium")
 	must(t, err)
-	c := exec.Command(binary, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-		"--disable-background-networking", "--disable-component-update", "--disable-quic", "--disable-dev-shm-usage",
-		"--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")
+	c := exec.Command(binary, append(flags, "--headless=new", "--no-sandbox", "--disable-gpu",
+		"--no-first-run", "--disable-sync", "--disable-background-networking",
+		"--disable-component-update", "--disable-quic", "--disable-dev-shm-usage",
+		"--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")...)
 	stderr, err := c.StderrPipe()
 	must(t, err)
 	must(t, c.Start())
@@ -65,7 +69,7 @@ func openTab(t *testing.T, page string) *tab {
 	}
 	at, err := url.Parse(debugger)
 	must(t, err)
-	b := &tab{t: t, browser: at.Host}
+	b := &tab{t: t, browser: at.Host, ended: drained}
 	return b.another(page)
 }
 
@@ -80,7 +84,22 @@ func (b *tab) another(page string) *tab {
 	conn, _, _, err := ws.Dial(context.Background(), target.WebSocketDebuggerURL)
 	must(b.t, err)
 	b.t.Cleanup(func() { conn.Close() })
-	return &tab{b.t, b.browser, target.ID, conn, 0}
+	return &tab{b.t, b.browser, target.ID, conn, 0, b.ended}
+}
+
+// quit ends the browser, and waits until it has written its files.
+func (b *tab) quit() {
+	b.t.Helper()
+	code, body := ask(b.t, "GET", "http://"+b.browser+"/json/version", "")
+	var browser struct{ WebSocketDebuggerURL string }
+	if err := json.Unmarshal([]byte(body), &browser); code != http.StatusOK || err != nil {
+		b.t.Fatal(code, err, body)
+	}
+	conn, _, _, err := ws.Dial(context.Background(), browser.WebSocketDebuggerURL)
+	must(b.t, err)
+	defer conn.Close()
+	must(b.t, wsutil.WriteClientText(conn, []byte(`{"id":1,"method":"Browser.close"}`)))
+	await.Receive(b.t, "the end of the browser", b.ended)
 }
 
 // close closes the tab.

@@ -64,9 +64,11 @@ type options struct {
 	node                       gateway.NodeConfig
 	config                     gateway.Config
 	jwtSecret, restore         string
+	webhookSecret              string
 	jwks                       gateway.JWKS
+	sync, slow                 string
 	drain                      time.Duration
-	demo, version              bool
+	demo, version, h2c         bool
 	level                      slog.Level
 }
 
@@ -74,20 +76,51 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := new(options)
 	f := flag.NewFlagSet("socknotify-push", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	host, _ := os.Hostname()
-	var routes, origins, publishers, hosts, sync, slow string
+	o.serverFlags(f)
+	o.storeFlags(f)
+	o.clientFlags(f)
+	o.limitFlags(f)
+	o.webhookFlags(f)
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	o.node.SyncAlways = o.sync == "always"
+	if o.slow == "drop" {
+		o.config.SlowPolicy = gateway.SlowDrop
+	}
+	if o.config.Stream.Replicas == 0 && o.node.Cluster != "" {
+		o.config.Stream.Replicas = 3
+	}
+	return o, o.check()
+}
+
+// serverFlags are about the process.
+func (o *options) serverFlags(f *flag.FlagSet) {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address to serve clients and publishers on")
 	f.StringVar(&o.cert, "cert", "", "file with the certificate, for TLS")
 	f.StringVar(&o.key, "key", "", "file with its key")
+	f.BoolVar(&o.h2c, "h2c", false, "also take HTTP/2 without TLS, as from a proxy")
 	f.StringVar(&o.debugAddr, "debug-addr", "", "address of the status and live pages and of /metrics; none without it")
+	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
+	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
+	f.BoolVar(&o.version, "version", false, "print the version")
+	f.DurationVar(&o.drain, "drain", 10*time.Second, "time over which clients are sent away at the end")
+}
+
+// storeFlags are about NATS and the stream.
+func (o *options) storeFlags(f *flag.FlagSet) {
+	host, _ := os.Hostname()
 	f.StringVar(&o.nats, "nats", "", "URL of an existing NATS with JetStream, instead of an embedded server")
 	f.StringVar(&o.node.Store, "store", "push-data", "folder of the embedded server's files")
 	f.StringVar(&o.node.Name, "name", host, "name of this node; must stay the same, and differ from other members'")
 	f.StringVar(&o.node.Cluster, "cluster", "", "address, host:port, on which other members reach this node")
-	f.StringVar(&routes, "routes", "", "such addresses of all members, separated by commas")
+	f.Var((*list)(&o.node.Routes), "routes", "such addresses of all members, separated by commas")
 	f.StringVar(&o.node.Listen, "nats-addr", "",
 		"address on which the embedded server serves NATS clients, which are not authenticated")
-	f.StringVar(&sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
+	f.StringVar(&o.sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
 		"interval: it survives the end of processes; files are synced every two minutes")
 	f.IntVar(&o.config.Stream.Replicas, "replicas", 0, "copies of the stream (default 3 in a cluster, otherwise 1)")
 	f.DurationVar(&o.config.Stream.MaxAge, "max-age", 0,
@@ -99,64 +132,91 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.restore, "restore", "", "file of a backup, from which the stream is made if there is none")
 	f.BoolVar(&o.config.Stream.Await, "await-stream", false,
 		"wait until another member has restored the stream, do not make it")
+}
+
+// clientFlags are about what clients may do.
+func (o *options) clientFlags(f *flag.FlagSet) {
 	f.StringVar(&o.jwtSecret, "jwt-secret", "",
 		"file with the secret of HS256 tokens; without it or --jwks each client may read and write everything")
 	f.StringVar(&o.jwks.URL, "jwks", "",
 		"https URL of the public keys of RS256, ES256 and EdDSA tokens, instead of --jwt-secret")
 	f.BoolVar(&o.jwks.Private, "jwks-private", false, "allow a private or loopback address for --jwks")
-	f.StringVar(&origins, "origins", "", "origins whose pages may use the gateway, separated by commas; * is all")
-	f.StringVar(&publishers, "publish-origins", "",
+	f.Var((*list)(&o.config.Origins), "origins",
+		"origins whose pages may use the gateway, separated by commas; * is all")
+	f.Var((*list)(&o.config.PublishOrigins), "publish-origins",
 		"those whose pages may publish (default those of --origins)")
-	f.StringVar(&hosts, "hosts", "", "host names of this node for clients, separated by commas; * is all "+
+	f.Var((*list)(&o.config.Hosts), "hosts", "host names of this node for clients, separated by commas; * is all "+
 		"(default all, but localhost alone on a loopback address without tokens)")
-	f.StringVar(&slow, "slow-policy", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
-	f.IntVar(&o.config.MaxQueued, "max-queued", 256<<10, "bytes that wait for a client that reads too slowly")
-	f.DurationVar(&o.config.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
-	f.IntVar(&o.config.MaxConns, "max-conns", 0, "clients of this node; 0 is no limit")
-	f.IntVar(&o.config.AcceptRate.PerSecond, "accept-rate", 0, "clients that are accepted in a second; 0 is no limit")
-	f.DurationVar(&o.config.Retry, "retry", 3*time.Second, "average time after which clients come back")
-	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
-	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
-	f.BoolVar(&o.version, "version", false, "print the version")
-	f.DurationVar(&o.drain, "drain", 10*time.Second, "time over which clients are sent away at the end")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	o.node.Routes, o.config.Origins = list(routes), list(origins)
-	o.config.PublishOrigins, o.config.Hosts = list(publishers), list(hosts)
-	o.node.SyncAlways = sync == "always"
-	if slow == "drop" {
-		o.config.SlowPolicy = gateway.SlowDrop
-	}
-	switch {
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case sync != "always" && sync != "interval":
-		return nil, fmt.Errorf("--sync %s: want always or interval", sync)
-	case slow != "close" && slow != "drop":
-		return nil, fmt.Errorf("--slow-policy %s: want close or drop", slow)
-	case o.jwks.URL != "" && o.jwtSecret != "":
-		return nil, errors.New("--jwt-secret and --jwks: want one of them")
-	case (o.cert == "") != (o.key == ""):
-		return nil, errors.New("--cert and --key go together")
-	case (o.node.Cluster == "") != (routes == ""):
-		return nil, errors.New("--cluster and --routes go together")
-	case o.restore != "" && o.config.Stream.Await:
-		return nil, errors.New("--restore and --await-stream: want one of them")
-	case o.nats != "" && o.node.Cluster != "":
-		return nil, errors.New("--nats uses servers that run elsewhere, --cluster makes this process one: want one of them")
-	}
-	if o.config.Stream.Replicas == 0 && o.node.Cluster != "" {
-		o.config.Stream.Replicas = 3
-	}
-	return o, nil
+	f.Var((*list)(&o.config.Presence), "presence",
+		"topics, which may have wildcards, of which it is known who is there, separated by commas")
 }
 
-func list(s string) (all []string) {
+// limitFlags are about how much clients may do.
+func (o *options) limitFlags(f *flag.FlagSet) {
+	c := &o.config
+	f.StringVar(&o.slow, "slow-policy", "close",
+		"what happens to clients that read too slowly: close, or drop events and tell them")
+	f.IntVar(&c.MaxQueued, "max-queued", 256<<10, "bytes that wait for a client that reads too slowly")
+	f.DurationVar(&c.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
+	f.IntVar(&c.MaxConns, "max-conns", 0, "clients of this node; 0 is no limit")
+	f.IntVar(&c.AcceptRate.PerSecond, "accept-rate", 0, "clients that are accepted in a second; 0 is no limit")
+	f.IntVar(&c.PublishRate.PerSecond, "publish-rate", 0, "events that a client publishes in a second; 0 is no limit")
+	f.IntVar(&c.SubscribeRate.PerSecond, "subscribe-rate", 0,
+		"requests to subscribe of a client in a second; 0 is no limit")
+	f.IntVar(&c.MessageRate.PerSecond, "message-rate", 0,
+		"messages that a client sends over WebSockets in a second; 0 is no limit")
+	f.DurationVar(&c.Retry, "retry", 3*time.Second, "average time after which clients come back")
+}
+
+// webhookFlags are about a backend that says what clients may do.
+func (o *options) webhookFlags(f *flag.FlagSet) {
+	w := &o.config.Webhooks
+	f.StringVar(&w.Connect, "webhook-connect", "", "https URL that is asked for each request to subscribe")
+	f.StringVar(&w.Subscribe, "webhook-subscribe", "", "https URL that is asked for each topic of such a request")
+	f.StringVar(&w.Publish, "webhook-publish", "", "https URL that is asked for each event of an HTTP client")
+	f.StringVar(&w.Disconnect, "webhook-disconnect", "", "https URL that is told when a client has gone")
+	f.StringVar(&o.webhookSecret, "webhook-secret", "",
+		"file with the secret that signs these requests, as text or as whsec_ and base64")
+	f.DurationVar(&w.Timeout, "webhook-timeout", time.Second, "time that a backend has for an answer")
+	f.BoolVar(&w.Private, "webhook-private", false, "allow http, and private or loopback addresses, for the webhooks")
+	f.BoolVar(&w.AllowFailed, "webhook-allow-failed", false,
+		"let clients do what they want when a backend gives no valid answer; otherwise they get 503")
+}
+
+// check reports which flags do not go together.
+func (o *options) check() error {
+	switch {
+	case o.sync != "always" && o.sync != "interval":
+		return fmt.Errorf("--sync %s: want always or interval", o.sync)
+	case o.slow != "close" && o.slow != "drop":
+		return fmt.Errorf("--slow-policy %s: want close or drop", o.slow)
+	case o.jwks.URL != "" && o.jwtSecret != "":
+		return errors.New("--jwt-secret and --jwks: want one of them")
+	case (o.cert == "") != (o.key == ""):
+		return errors.New("--cert and --key go together")
+	case o.h2c && o.cert != "":
+		return errors.New("--h2c is without TLS, --cert with it: want one of them")
+	case (o.node.Cluster == "") != (len(o.node.Routes) == 0):
+		return errors.New("--cluster and --routes go together")
+	case o.restore != "" && o.config.Stream.Await:
+		return errors.New("--restore and --await-stream: want one of them")
+	case o.nats != "" && o.node.Cluster != "":
+		return errors.New("--nats uses servers that run elsewhere, --cluster makes this process one: want one of them")
+	}
+	return nil
+}
+
+// A list is a flag whose value has commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	*l = nil
 	for part := range strings.SplitSeq(s, ",") {
 		if part != "" {
-			all = append(all, part)
+			*l = append(*l, part)
 		}
 	}
-	return all
+	return nil
 }

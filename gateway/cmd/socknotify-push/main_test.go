@@ -130,6 +130,7 @@ func TestWrongUsage(t *testing.T) {
 		"--sync sometimes":                "--sync sometimes",
 		"--slow-policy wait":              "--slow-policy wait",
 		"--cert x":                        "--cert",
+		"--cert x --key y --h2c":          "--h2c",
 		"--cluster 127.0.0.1:1":           "--routes",
 		"--jwks x --jwt-secret y":         "--jwks",
 		"--nats x --cluster a --routes b": "--nats",
@@ -146,15 +147,19 @@ func TestWrongUsage(t *testing.T) {
 	}
 	short := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(short, []byte("short"), 0o600))
+	node := "--addr 127.0.0.1:0 --name x --store " + t.TempDir() + " "
 	for args, want := range map[string]string{
-		"--addr 127.0.0.1:0 --jwt-secret " + short:     "32 bytes",
-		"--addr 127.0.0.1:0 --jwt-secret /no/such":     "/no/such",
-		"--addr 127.0.0.1:0 --jwks http://127.0.0.1/":  "https",
-		"--addr 127.0.0.1:x":                           "unknown port",
-		"--addr 127.0.0.1:0 --restore /no/such":        "/no/such",
-		"backup --store /no/such x":                    "/no/such",
-		"backup --nats nats://127.0.0.1:1 x":           "--nats",
-		"--addr 127.0.0.1:0 --nats nats://127.0.0.1:1": "--nats",
+		"--addr 127.0.0.1:0 --jwt-secret " + short:                                "32 bytes",
+		"--addr 127.0.0.1:0 --jwt-secret /no/such":                                "/no/such",
+		"--addr 127.0.0.1:0 --jwks http://127.0.0.1/":                             "https",
+		"--addr 127.0.0.1:x":                                                      "unknown port",
+		"--addr 127.0.0.1:0 --webhook-secret /no/such":                            "/no/such",
+		node + "--webhook-connect https://example.org/ --webhook-secret " + short: "24 bytes",
+		node + "--presence a..b":                                                  "Presence",
+		"--addr 127.0.0.1:0 --restore /no/such":                                   "/no/such",
+		"backup --store /no/such x":                                               "/no/such",
+		"backup --nats nats://127.0.0.1:1 x":                                      "--nats",
+		"--addr 127.0.0.1:0 --nats nats://127.0.0.1:1":                            "--nats",
 	} {
 		var out bytes.Buffer
 		if status := command(t.Context(), strings.Fields(args), io.Discard, &out); status != 1 || !strings.Contains(out.String(), want) {

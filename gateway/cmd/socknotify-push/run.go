@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2"
 )
 
 // routeWait bounds the time that a member waits for the others before it serves.
@@ -43,36 +45,20 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	defer ln.Close()
-	o.node.Logger, o.config.Logger = log, log
-	if o.jwtSecret != "" {
-		secret, err := os.ReadFile(o.jwtSecret)
-		if err != nil {
-			return err
-		}
-		if secret = bytes.TrimSpace(secret); len(secret) < 32 {
-			return fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
-		}
-		o.config.Authorize = gateway.JWT("HS256", secret)
+	backup, err := o.prepare(ctx, log)
+	if err != nil {
+		return err
 	}
-	if o.jwks.URL != "" {
-		o.jwks.Logger = log
-		if o.config.Authorize, err = o.jwks.Authorize(ctx); err != nil {
-			return err
-		}
-	}
-	if o.restore != "" {
-		f, err := os.Open(o.restore)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		o.config.Stream.Restore = f
-	}
+	defer backup.Close() // which may be nil
 	// Probes and clients are answered while the gateway waits for other members.
 	var front atomic.Pointer[http.Handler]
 	unready := gateway.Unready(o.config)
 	front.Store(&unready)
-	server := &park.HTTPServer{Server: &http.Server{
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(o.h2c)
+	server := &park.HTTPServer{HTTP2: &http2.Server{ExtendedConnect: true}, Server: &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			(*front.Load()).ServeHTTP(w, r)
 		}),
@@ -83,9 +69,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 				boundSilence(conn)
 			}
 		},
-		// An event stream takes its connection over, which HTTP/2 does not allow.
-		TLSConfig:    &tls.Config{NextProtos: []string{"http/1.1"}},
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		Protocols: protocols,
 	}}
 	defer server.Close()
 	ended := make(chan error, 1)
@@ -98,52 +82,22 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		}
 		ended <- server.Serve(ln)
 	}()
-	changed := make(chan struct{}, 1) // something has happened that may have lost events between nodes
-	note := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
+	changed := make(change, 1)
+	node, end, err := o.connect(changed)
+	if err != nil {
+		return err
 	}
-	var node *gateway.Node
-	if o.nats != "" {
-		again := nats.ReconnectHandler(func(*nats.Conn) { note() })
-		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), again); err != nil {
-			return fmt.Errorf("--nats: %w", err)
-		}
-		defer o.config.Conn.Close()
-	} else {
-		if node, err = gateway.Start(o.node); err != nil {
-			return err
-		}
-		defer node.Close()
-		o.config.Conn, o.config.StoreError = node.Conn, node.StoreError
-	}
+	defer end()
 	g, err := gateway.New(serving, o.config)
 	if err != nil {
-		select {
-		case err = <-ended: // such as for a wrong certificate
-		default:
-		}
-		return err
+		return earlier(ended, err)
 	}
 	watching, stopWatching := context.WithCancel(context.Background())
 	defer stopWatching()
-	go func() {
-		for {
-			select {
-			case <-changed:
-				g.Changed()
-			case <-watching.Done():
-				return
-			}
-		}
-	}()
+	go changed.watch(watching, g)
 	if node != nil {
-		go node.Watch(watching, note)
-		routed, cancel := context.WithTimeout(ctx, routeWait)
-		node.WaitRoutes(routed) // another member may have ended
-		cancel()
+		go node.Watch(watching, changed.note)
+		waitRoutes(ctx, node)
 	}
 	handler := http.Handler(g)
 	if o.demo {
@@ -156,6 +110,128 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	defer page()
 	log.Info("serving", "address", ln.Addr().String(), "authorization", o.config.Authorize != nil)
+	return o.finish(ctx, g, server, ended, log)
+}
+
+// earlier returns the error that has ended the server, such as for a wrong certificate, or else err.
+func earlier(ended chan error, err error) error {
+	select {
+	case first := <-ended:
+		return first
+	default:
+		return err
+	}
+}
+
+// prepare reads the files of the options. It returns that of --restore, or nil.
+func (o *options) prepare(ctx context.Context, log *slog.Logger) (backup *os.File, err error) {
+	o.node.Logger, o.config.Logger, o.jwks.Logger = log, log, log
+	if o.config.Authorize, err = o.authorize(ctx); err != nil {
+		return nil, err
+	}
+	if o.config.Webhooks.Secret, err = o.hookSecret(); err != nil {
+		return nil, err
+	}
+	return o.openBackup()
+}
+
+// openBackup opens the file of --restore, if there is one.
+func (o *options) openBackup() (f *os.File, err error) {
+	if o.restore == "" {
+		return nil, nil
+	}
+	if f, err = os.Open(o.restore); err == nil {
+		o.config.Stream.Restore = f
+	}
+	return f, err
+}
+
+// waitRoutes waits for the other members, of which one may have ended.
+func waitRoutes(ctx context.Context, node *gateway.Node) {
+	ctx, cancel := context.WithTimeout(ctx, routeWait)
+	defer cancel()
+	node.WaitRoutes(ctx)
+}
+
+// authorize returns what says which clients may do what, or nil.
+func (o *options) authorize(ctx context.Context) (func(*http.Request) (gateway.Grant, error), error) {
+	switch {
+	case o.jwks.URL != "":
+		return o.jwks.Authorize(ctx)
+	case o.jwtSecret == "":
+		return nil, nil
+	}
+	secret, err := os.ReadFile(o.jwtSecret)
+	if err != nil {
+		return nil, err
+	}
+	if secret = bytes.TrimSpace(secret); len(secret) < 32 {
+		return nil, fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
+	}
+	return gateway.JWT("HS256", secret), nil
+}
+
+// hookSecret returns the secret of --webhook-secret, if there is one.
+func (o *options) hookSecret() ([]byte, error) {
+	if o.webhookSecret == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(o.webhookSecret)
+	if err != nil {
+		return nil, err
+	}
+	text, encoded := strings.CutPrefix(string(bytes.TrimSpace(b)), "whsec_")
+	if !encoded {
+		return []byte(text), nil
+	}
+	secret, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-secret: %w", err)
+	}
+	return secret, nil
+}
+
+// A change has room for one note that something has happened that may have lost events between nodes.
+type change chan struct{}
+
+func (c change) note() {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// watch tells the gateway of changes, until ctx is done.
+func (c change) watch(ctx context.Context, g *gateway.Gateway) {
+	for {
+		select {
+		case <-c:
+			g.Changed()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// connect connects to NATS. node is nil if that runs elsewhere.
+func (o *options) connect(changed change) (node *gateway.Node, end func(), err error) {
+	if o.nats != "" {
+		again := nats.ReconnectHandler(func(*nats.Conn) { changed.note() })
+		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), again); err != nil {
+			return nil, nil, fmt.Errorf("--nats: %w", err)
+		}
+		return nil, o.config.Conn.Close, nil
+	}
+	if node, err = gateway.Start(o.node); err != nil {
+		return nil, nil, err
+	}
+	o.config.Conn, o.config.StoreError = node.Conn, node.StoreError
+	return node, node.Close, nil
+}
+
+// finish waits for the end, and drains the gateway.
+func (o *options) finish(ctx context.Context, g *gateway.Gateway, server *park.HTTPServer,
+	ended chan error, log *slog.Logger) error {
 	var failed error
 	select {
 	case <-ctx.Done():
@@ -169,10 +245,13 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	closing, cancel := context.WithTimeout(context.Background(), last)
 	defer cancel()
+	// At the same time: the server waits for streams of HTTP/2 that the gateway ends.
+	clients := make(chan error, 1)
+	go func() { clients <- g.Shutdown(closing) }()
 	if err := server.Shutdown(closing); err != nil {
 		server.Close()
 	}
-	if err := g.Shutdown(closing); failed == nil {
+	if err := <-clients; failed == nil {
 		failed = err
 	}
 	return failed

@@ -56,7 +56,8 @@ var own = map[string]map[string]string{
 		"CryptoTLS":    "TLS",
 		"MaxSuspended": "Suspend", "MaxSuspendedBytes": "Suspend", "EndSuspended": "Suspend",
 	},
-	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer"},
+	"http2.Server": {"Server": "as in park.HTTPServer", "Linger": "as in park.HTTPServer",
+		"ExtendedConnect": "RFC 8441"},
 	"websocket.Server": {
 		"OnOpen": "called", "OnMessage": "called", "OnPong": "called", "OnClose": "called", "CheckOrigin": "called",
 		"Compression": "RFC 7692", "CompressMin": "RFC 7692", "Subprotocols": "RFC 6455", "MaxFrame": "RFC 6455",
@@ -69,12 +70,14 @@ var own = map[string]map[string]string{
 	"gateway.Config": {
 		"Conn": "NATS", "Stream": "JetStream", "StoreError": "JetStream", "Authorize": "HTTP", "Origins": "HTTP",
 		"PublishOrigins": "HTTP", "Hosts": "HTTP", "Heartbeat": "of Server-Sent Events and long polling",
-		"Retry": "of Server-Sent Events",
+		"Retry": "of Server-Sent Events", "Presence": "topics", "Webhooks": "HTTP",
+		"PublishRate": "of each client", "SubscribeRate": "of each client", "MessageRate": "of each client",
 	},
 	"gateway.Stats": {
 		"Topics": "NATS", "Published": "events", "Events": "events", "Delivered": "events",
 		"Dropped": "by SlowDrop", "Resumed": "ids", "Gaps": "JetStream", "Repairs": "JetStream",
 		"Audits": "JetStream", "AuditFailures": "JetStream", "Denied": "tokens", "Strange": "NATS",
+		"Hooks": "HTTP", "HookFailures": "HTTP",
 		"First": "JetStream", "Last": "JetStream", "Epoch": "JetStream",
 	},
 	"server.Server": {

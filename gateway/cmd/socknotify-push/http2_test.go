@@ -1,0 +1,353 @@
+package main
+
+//lint:file-ignore SA1019 only the deprecated client can send CONNECT requests with a protocol
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/internal/selfcert"
+)
+
+// certificate writes a certificate and its key, and returns the flags for them.
+func certificate(t *testing.T) (flags []string) {
+	t.Helper()
+	pair, _, err := selfcert.New(time.Hour, "127.0.0.1")
+	must(t, err)
+	cert, key, err := selfcert.PEM(pair)
+	must(t, err)
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	must(t, os.WriteFile(certFile, cert, 0o600))
+	must(t, os.WriteFile(keyFile, key, 0o600))
+	return []string{"--cert", certFile, "--key", keyFile}
+}
+
+// ways are the two ways to HTTP/2: with TLS, and without it, as a proxy.
+func ways(t *testing.T, f func(t *testing.T, url, debug string, stop func() int)) {
+	for _, way := range []string{"TLS", "h2c"} {
+		t.Run(way, func(t *testing.T) {
+			flags := []string{"--h2c"}
+			if way == "TLS" {
+				flags = certificate(t)
+			}
+			url, debug, stop := start(t, append(flags, "--store", t.TempDir())...)
+			f(t, url, debug, stop)
+		})
+	}
+}
+
+// A conn2 is one connection of HTTP/2.
+type conn2 struct {
+	t   *testing.T
+	url string
+	*http2.ClientConn
+}
+
+func dialHTTP2(t *testing.T, url string) *conn2 {
+	t.Helper()
+	scheme, address, _ := strings.Cut(url, "://")
+	conn, err := net.Dial("tcp", address)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	if scheme == "https" {
+		secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		must(t, secure.Handshake())
+		conn = secure
+	}
+	c, err := new(http2.Transport).NewClientConn(conn)
+	must(t, err)
+	return &conn2{t, url, c}
+}
+
+// send sends a request, and returns the answer, whose body ends with the test.
+func (c *conn2) send(method, path string, body io.Reader, header ...string,
+) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	c.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header[header[i]] = []string{header[i+1]}
+	}
+	answer, err := c.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	c.t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK || answer.ProtoMajor != 2 {
+		return nil, fmt.Errorf("%s %s: %s by %s", method, path, answer.Status, answer.Proto)
+	}
+	return answer, nil
+}
+
+// open is send for a request that must succeed.
+func (c *conn2) open(method, path string, body io.Reader, header ...string) *http.Response {
+	c.t.Helper()
+	answer, err := c.send(method, path, body, header...)
+	must(c.t, err)
+	return answer
+}
+
+// A socket2 is a WebSocket on a stream of HTTP/2.
+type socket2 struct {
+	io.Reader
+	io.Writer
+}
+
+func (c *conn2) socket(path string) *socket2 {
+	c.t.Helper()
+	body, send := io.Pipe()
+	c.t.Cleanup(func() { send.Close() })
+	answer := c.open("CONNECT", path, body, ":protocol", "websocket", "Sec-Websocket-Version", "13")
+	return &socket2{answer.Body, send}
+}
+
+func (s *socket2) next(t *testing.T) string {
+	t.Helper()
+	text, err := wsutil.ReadServerText(s)
+	must(t, err)
+	return string(text)
+}
+
+// Event streams, long polls, WebSockets and publishing share one connection of HTTP/2, and the end
+// of the command ends them.
+func TestHTTP2(t *testing.T) {
+	ways(t, func(t *testing.T, url, debug string, stop func() int) {
+		c := dialHTTP2(t, url)
+		var streams []*bufio.Reader
+		for i := range 12 {
+			answer := c.open("GET", fmt.Sprint("/events?topic=t", i), nil)
+			streams = append(streams, bufio.NewReader(answer.Body))
+		}
+		data := func(i int) string {
+			for {
+				line, err := streams[i].ReadString('\n')
+				if text, ok := strings.CutPrefix(line, "data: "); ok || err != nil {
+					return strings.TrimSpace(text)
+				}
+			}
+		}
+		socket := c.socket("/socket?topic=s")
+		if first := socket.next(t); !strings.Contains(first, `"last"`) {
+			t.Errorf("the first message is %s", first)
+		}
+		polled := make(chan string)
+		go func() {
+			answer, err := c.send("GET", "/poll?topic=p", nil)
+			if err != nil {
+				polled <- err.Error()
+				return
+			}
+			b, _ := io.ReadAll(answer.Body)
+			polled <- string(b)
+		}()
+		until(t, "all have joined", func() bool { return conns(t, debug) == 14 })
+		for i := range streams {
+			c.open("POST", fmt.Sprint("/publish?topic=t", i), strings.NewReader(fmt.Sprint("event ", i)))
+			if got := data(i); got != fmt.Sprint("event ", i) {
+				t.Errorf("client %d got %q", i, got)
+			}
+		}
+		c.open("POST", "/publish?topic=s", strings.NewReader("to the socket"))
+		if got := socket.next(t); !strings.Contains(got, "to the socket") {
+			t.Errorf("the WebSocket got %s", got)
+		}
+		c.open("POST", "/publish?topic=p", strings.NewReader("to the poll"))
+		if got := <-polled; !strings.Contains(got, "to the poll") {
+			t.Errorf("the poll got %s", got)
+		}
+		stopped := make(chan int, 1)
+		go func() { stopped <- stop() }()
+		frame, err := ws.ReadFrame(socket)
+		if err != nil || frame.Header.OpCode != ws.OpClose {
+			t.Errorf("at the end: %v, %v", frame.Header, err)
+		}
+		must(t, ws.WriteFrame(socket, ws.MaskFrame(ws.NewCloseFrame(frame.Payload))))
+		for i := range streams {
+			if got := data(i); got != "" {
+				t.Errorf("at the end client %d got %q", i, got)
+			}
+		}
+		if status := <-stopped; status != 0 {
+			t.Errorf("status %d", status)
+		}
+	})
+}
+
+// curl publishes and subscribes by HTTP/2.
+func TestCurl(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed: ", err)
+	}
+	ways(t, func(t *testing.T, url, debug string, _ func() int) {
+		how := "--http2-prior-knowledge"
+		if strings.HasPrefix(url, "https") {
+			how = "--http2"
+		}
+		curl := func(args ...string) *exec.Cmd {
+			args = append([]string{how, "-k", "-s", "-S", "-N"}, args...)
+			return exec.CommandContext(t.Context(), "curl", args...)
+		}
+		subscriber := curl("-i", url+"/events?topic=news")
+		out, err := subscriber.StdoutPipe()
+		must(t, err)
+		must(t, subscriber.Start())
+		defer subscriber.Wait()
+		defer subscriber.Process.Kill()
+		lines := bufio.NewScanner(out)
+		if lines.Scan(); !strings.HasPrefix(lines.Text(), "HTTP/2 200") {
+			t.Fatalf("the answer begins with %q", lines.Text())
+		}
+		until(t, "it has joined", func() bool { return conns(t, debug) == 1 })
+		publisher := curl("-d", "hello", "-w", " %{http_version} %{http_code}", url+"/publish?topic=news")
+		answer, err := publisher.CombinedOutput()
+		if err != nil || !bytes.HasSuffix(answer, []byte(" 2 200")) {
+			t.Fatalf("%v: %s", err, answer)
+		}
+		for lines.Scan() && lines.Text() != "data: hello" {
+		}
+		if lines.Text() != "data: hello" {
+			t.Error("the event did not come")
+		}
+	})
+}
+
+// A netLog is what Chromium has recorded of its network.
+type netLog struct {
+	types  map[string]int
+	events []netEvent
+}
+
+type netEvent struct {
+	Type   int
+	Source struct{ ID int }
+	Params map[string]any
+}
+
+// headers returns the header fields of a request.
+func (e *netEvent) headers() string {
+	all, _ := e.Params["headers"].([]any)
+	return fmt.Sprintln(all...)
+}
+
+// readNetLog reads the log of a browser that has ended. Each event is a line.
+func readNetLog(t *testing.T, path string) (l netLog) {
+	t.Helper()
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(","))
+		if constants, ok := bytes.CutPrefix(line, []byte(`{"constants":`)); ok {
+			var of struct{ LogEventTypes map[string]int }
+			must(t, json.Unmarshal(constants, &of))
+			l.types = of.LogEventTypes
+		}
+		var e netEvent
+		if json.Unmarshal(line, &e) == nil {
+			l.events = append(l.events, e)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if l.types == nil || len(l.events) == 0 {
+		t.Fatal("there is no log")
+	}
+	return l
+}
+
+// Twelve EventSources of a page and its WebSocket, more than the six connections that a browser
+// opens by HTTP/1.1, have one connection of HTTP/2, as Chromium's own log says.
+func TestChromiumHTTP2(t *testing.T) {
+	const sources = 12
+	log := filepath.Join(t.TempDir(), "net.json")
+	url, debug, _ := start(t, append(certificate(t), "--store", t.TempDir(), "--demo")...)
+	b := openTab(t, url+"/demo/", "--ignore-certificate-errors", "--log-net-log="+log).ready()
+	until(t, "the demo has left", func() bool { return conns(t, debug) == 0 })
+	b.eval(fmt.Sprintf(`
+		sources = Array.from({ length: %d }, (_, i) => {
+			const s = new EventSource('/events?topic=t' + i);
+			s.onmessage = e => got.push('t' + i + ': ' + e.data);
+			return s;
+		});
+		socket = new WebSocket(location.origin.replace('http', 'ws') + '/socket?topic=s');
+		socket.onmessage = e => {
+			const m = JSON.parse(e.data);
+			if ('data' in m) got.push('s: ' + m.data);
+		};
+		socket.onerror = () => errors.push('WebSocket');
+		1`, sources))
+	until(t, "all have joined", func() bool { return conns(t, debug) == sources+1 })
+	want := []string{"s: to the WebSocket"}
+	b.eval(fmt.Sprintf(`Promise.all([...Array(%d).keys()].map(i =>
+			fetch('/publish?topic=t' + i, { method: 'POST', body: 'event ' + i })).concat(
+			fetch('/publish?topic=s', { method: 'POST', body: 'to the WebSocket' }))).then(() => 1)`,
+		sources))
+	for i := range sources {
+		want = append(want, fmt.Sprintf("t%d: event %d", i, i))
+	}
+	b.has(want...)
+	b.is("errors.join()", "")
+	b.eval("sources.forEach(s => s.close()); socket.close(1000, 'enough')")
+	until(t, "all have left", func() bool { return conns(t, debug) == 0 })
+	b.quit()
+
+	l := readNetLog(t, log)
+	host := strings.TrimPrefix(url, "https://")
+	sessions, requests := map[int]bool{}, map[string]int{}
+	announced := false
+	for _, e := range l.events {
+		if e.Type == l.types["HTTP2_SESSION"] && e.Params["host"] == host {
+			sessions[e.Source.ID] = true
+		}
+	}
+	for _, e := range l.events {
+		switch {
+		case !sessions[e.Source.ID]:
+		case e.Type == l.types["HTTP2_SESSION_RECV_SETTING"]:
+			announced = announced || e.Params["value"] == 1.0 &&
+				strings.Contains(fmt.Sprint(e.Params["id"]), "ENABLE_CONNECT_PROTOCOL")
+		case e.Type == l.types["HTTP2_SESSION_SEND_HEADERS"]:
+			kind, head := "other", e.headers()
+			switch {
+			case strings.Contains(head, ":method: CONNECT") &&
+				strings.Contains(head, ":protocol: websocket") &&
+				strings.Contains(head, ":path: /socket?topic=s"): // the demo has one, too
+				kind = "socket"
+			case strings.Contains(head, ":method: POST"):
+				kind = "publish"
+			case strings.Contains(head, ":path: /events?topic=t"):
+				kind = "events"
+			}
+			requests[kind]++
+		}
+	}
+	if len(sessions) != 1 || !announced || requests["events"] != sources || requests["socket"] != 1 ||
+		requests["publish"] != sources+1 {
+		t.Errorf("%d connections of HTTP/2, the extension announced: %t, requests: %v",
+			len(sessions), announced, requests)
+	}
+}

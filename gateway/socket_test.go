@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// send sends a message.
+func (r *wsReader) send(t *testing.T, text string) {
+	t.Helper()
+	must(t, wsutil.WriteClientText(r.conn, []byte(text)))
+}
+
+// ask publishes, and returns the answer. Events that come before it are skipped.
+func (r *wsReader) ask(t *testing.T, ref int, topic, data, key string) (a socketAnswer) {
+	t.Helper()
+	event := encode(map[string]string{"topic": topic, "data": data, "key": key})
+	r.send(t, fmt.Sprintf(`{"ref":%d,"publish":%s}`, ref, event))
+	for a.Ref != uint64(ref) {
+		b, err := r.read()
+		must(t, err)
+		a = socketAnswer{}
+		must(t, json.Unmarshal(b, &a))
+	}
+	return a
+}
+
+// An event that is published over a WebSocket is acknowledged with its id, once for each key, or
+// refused as one of a POST is.
+func TestPublishOverSocket(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{MaxMessage: 10_000})
+	r, err := openWS(s.url, "topic=a&topic=live.a")
+	must(t, err)
+	defer r.close()
+	publisher, err := openWS(s.url, "") // without a topic
+	must(t, err)
+	defer publisher.close()
+	if publisher.first.Client == "" || publisher.first.Client == r.first.Client {
+		t.Errorf("ids %q and %q", publisher.first.Client, r.first.Client)
+	}
+	until(t, "the client has joined", func() bool { return s.members() == 2 })
+	stored := publisher.ask(t, 1, "a", "line 1\nline 2", "key")
+	if stored.Published == nil || stored.Published.ID == "" || stored.Published.Duplicate {
+		t.Fatalf("%+v", stored)
+	}
+	expect(t, r, message{Topic: "a", Data: "line 1\nline 2", ID: stored.Published.ID})
+	again := publisher.ask(t, 2, "a", "line 1\nline 2", "key")
+	if again.Published == nil || *again.Published != (Receipt{stored.Published.ID, true}) {
+		t.Errorf("%+v", again)
+	}
+	status, body := s.request("POST", "/publish?topic=a", "line 1\nline 2", "Idempotency-Key", "key")
+	if status != 200 || !strings.Contains(body, stored.Published.ID) {
+		t.Errorf("a POST with the same key: %d %s", status, body)
+	}
+	a := publisher.ask(t, 3, "live.a", "now", "")
+	if a.Published == nil || *a.Published != (Receipt{}) {
+		t.Errorf("live: %+v", a)
+	}
+	expect(t, r, message{Topic: "live.a", Data: "now"})
+	for _, c := range []struct {
+		topic, data, key string
+		status           int
+	}{
+		{"a", "other", "key", 422},
+		{"a.*", "x", "", 400},
+		{"$control", "x", "", 400},
+		{"", "x", "", 400},
+		{"a", strings.Repeat("x", 10_001), "", 413},
+		{"a", "x", strings.Repeat("k", maxTopic+1), 400},
+	} {
+		a := publisher.ask(t, 4, c.topic, c.data, c.key)
+		if a.Published != nil || a.Error == nil || a.Error.Status != c.status || a.Error.Text == "" {
+			t.Errorf("%+v: %+v", c, a)
+		}
+	}
+	if last := publisher.ask(t, 5, "a", "end", ""); last.Published == nil {
+		t.Errorf("%+v", last)
+	}
+	expect(t, r, message{Topic: "a", Data: "end"})
+}
+
+// What is no request closes the WebSocket, and a message that is too large does.
+func TestMalformedMessages(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{MaxMessage: 1000})
+	check := undisturbed(t, s)
+	for text, code := range map[string]ws.StatusCode{
+		"hello":                               ws.StatusPolicyViolation,
+		"{}":                                  ws.StatusPolicyViolation,
+		`{"publish":{}}`:                      ws.StatusPolicyViolation,
+		`{"ref":1}`:                           ws.StatusPolicyViolation,
+		`{"ref":-1,"publish":{}}`:             ws.StatusPolicyViolation,
+		`{"ref":1,"publish":[]}`:              ws.StatusPolicyViolation,
+		strings.Repeat("[", 6000):             ws.StatusPolicyViolation,
+		strings.Repeat("x", 2*1000+maxHead+1): ws.StatusMessageTooBig,
+	} {
+		r, err := openWS(s.url, "")
+		must(t, err)
+		r.send(t, text)
+		var closed wsutil.ClosedError
+		if _, err := r.read(); !errors.As(err, &closed) || closed.Code != code {
+			t.Errorf("%.20s: %v, want %d", text, err, code)
+		}
+		r.close()
+	}
+	r, err := openWS(s.url, "")
+	must(t, err)
+	defer r.close()
+	must(t, wsutil.WriteClientBinary(r.conn, []byte(`{"ref":1,"publish":{"topic":"a"}}`)))
+	if _, err := r.read(); err == nil {
+		t.Error("a binary message was taken")
+	}
+	check()
+}
+
+// A client publishes over a WebSocket what its token allows, and only if its page may.
+func TestSocketGrants(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret), Origins: []string{"*"},
+		PublishOrigins: []string{"https://good.example"}})
+	tok := token(t, jwt.SigningMethodHS256, secret, time.Minute, []string{"a"}, []string{"b", "c.*"})
+	open := func(header ws.HandshakeHeaderString) *wsReader {
+		t.Helper()
+		dialer := ws.Dialer{Timeout: readTimeout, Header: header}
+		address := "ws" + strings.TrimPrefix(s.url, "http") + "/socket?token=" + tok
+		conn, in, _, err := dialer.Dial(t.Context(), address)
+		must(t, err)
+		r := &wsReader{conn: conn, in: conn}
+		if in != nil {
+			r.in = in
+		}
+		_, err = r.read()
+		must(t, err)
+		return r
+	}
+	for _, c := range []struct {
+		header string
+		topic  string
+		status int // 0 is published
+	}{
+		{"", "b", 0},
+		{"", "c.d", 0},
+		{"", "a", 403},
+		{"", "c", 403},
+		{"Origin: https://good.example\r\n", "b", 0},
+		{"Origin: https://evil.example\r\n", "b", 403},
+		{"Origin: https://good.example\r\nCookie: x=y\r\n", "b", 0},
+		{"Cookie: x=y\r\n", "b", 403},
+	} {
+		r := open(ws.HandshakeHeaderString(c.header))
+		a := r.ask(t, 1, c.topic, "x", "")
+		got := 0
+		if a.Error != nil {
+			got = a.Error.Status
+		}
+		if got != c.status || (a.Published != nil) != (got == 0) {
+			t.Errorf("%+v: %+v", c, a)
+		}
+		r.close()
+	}
+}

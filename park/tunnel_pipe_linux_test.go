@@ -1,0 +1,86 @@
+package park
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/nowait"
+)
+
+// blocked returns a tunnel whose first peer sends much, while the second one reads nothing.
+func blocked(t *testing.T, g *Tunnels) (tunnel *Tunnel, near, far net.Conn, wrote chan error, much []byte) {
+	t.Helper()
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	tunnel, err := g.JoinWith(a, b, TunnelOptions{})
+	must(t, err)
+	much, wrote = pattern(16<<20), make(chan error, 1)
+	go func() {
+		_, err := near.Write(much)
+		wrote <- err
+	}()
+	waitFor(t, "the tunnel holds bytes, and is at rest", func() bool {
+		tunnel.mu.Lock()
+		defer tunnel.mu.Unlock()
+		return !tunnel.a.copying && tunnel.a.rest != nil && g.Stats().Running == 0
+	})
+	return tunnel, near, far, wrote, much
+}
+
+// The kernel moves the bytes of a busy tunnel by a pipe, which is kept while the peer does not read.
+// Where there is no pipe, the tunnel copies.
+func TestTunnelPipe(t *testing.T) {
+	most := len(takenAndReleased())
+	if most == 0 {
+		t.Skip("the system has no pipes")
+	}
+	for _, without := range []bool{false, true} {
+		var held []*nowait.Pipe
+		if without {
+			held = takePipes()
+		}
+		g, closed := newTunnels(t, &Tunnels{})
+		tunnel, near, far, wrote, much := blocked(t, g)
+		tunnel.mu.Lock()
+		if piped := tunnel.a.rest.pipe != nil; piped == without {
+			t.Errorf("a pipe: %t, want %t", piped, !without)
+		}
+		tunnel.mu.Unlock()
+		got := make([]byte, len(much))
+		far.SetReadDeadline(time.Now().Add(timeout))
+		if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, much) {
+			t.Errorf("%v, or other bytes", err)
+		}
+		must(t, receive(t, wrote))
+		g.resting(t, 1)
+		near.Close()
+		far.Close()
+		receive(t, closed)
+		releasePipes(held)
+		if n := len(takenAndReleased()); n != most {
+			t.Errorf("%d pipes are left of %d", n, most)
+		}
+	}
+}
+
+// takenAndReleased returns the pipes that can be taken at a time.
+func takenAndReleased() []*nowait.Pipe {
+	all := takePipes()
+	releasePipes(all)
+	return all
+}
+
+// A tunnel that ends gives its pipe back.
+func TestTunnelPipeAbort(t *testing.T) {
+	most := len(takenAndReleased())
+	g, closed := newTunnels(t, &Tunnels{})
+	tunnel, _, _, _, _ := blocked(t, g)
+	tunnel.Abort(io.ErrNoProgress)
+	wantErr(t, receive(t, closed), io.ErrNoProgress)
+	if n := len(takenAndReleased()); n != most {
+		t.Errorf("%d pipes are left of %d", n, most)
+	}
+}
