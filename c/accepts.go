@@ -83,6 +83,9 @@ func (o *operation) forget() bool {
 func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, peer C.uint32_t,
 	ov *C.OVERLAPPED) C.uint32_t {
 	obj := objectOf(int(listener))
+	if obj == nil {
+		obj, _ = makeObject(int(listener))
+	}
 	if obj == nil || obj.socket == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
@@ -91,8 +94,12 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 	}
 	obj.mu.Lock()
 	defer obj.mu.Unlock()
-	if obj.port == nil {
-		return C.ERROR_INVALID_PARAMETER
+	p := obj.port
+	if p == nil {
+		p = portless()
+	}
+	if p == nil {
+		return C.ERROR_NO_SYSTEM_RESOURCES
 	}
 	if !obj.listens {
 		v, err := unix.GetsockoptInt(int(listener), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
@@ -100,10 +107,11 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 			return C.WSAEINVAL
 		}
 	}
-	o := newOperation(obj.port, obj, ov)
+	o := newOperation(p, obj, ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
+	obj.acceptsOn = p
 	o.data, o.localSize, o.peerSize = int(data), int(local), int(peer)
 	if !o.await(int(connection), bytesOf(buffer, int(data+local+peer))) {
 		o.end(0, statusOf(C.WSAEINVAL))
@@ -127,7 +135,7 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 // listen makes the port accept as many connections as there are calls of AcceptEx. The object is
 // locked.
 func (obj *object) listen() error {
-	p := obj.port
+	p := obj.acceptsOn
 	if len(obj.accepts) > 0 {
 		return p.Accept(obj.socket, key{obj.completion, obj.id}, len(obj.accepts))
 	}
@@ -233,12 +241,16 @@ func (o *operation) become(s *sock.Socket) (*object, error) {
 // is above the 32 bits for bytes. A program's posts have only those.
 const ownPost = 1 << 63
 
-// ended ends an AcceptEx, which is in its listener's accepts no more, and posts its completion.
+// ended ends an AcceptEx that was removed from its listener's accepts, and posts its completion
+// unless hEvent says that it is not queued.
 func (o *operation) ended(completion uintptr, code C.uint32_t) {
 	o.forget()
 	p, k := o.port, key{completion, uintptr(unsafe.Pointer(o.overlapped))}
+	queued := o.event&1 == 0
 	o.end(0, statusOf(code))
-	p.Post(k, ownPost|uintptr(code)<<32)
+	if queued {
+		p.Post(k, ownPost|uintptr(code)<<32)
+	}
 }
 
 // posted returns the status of an AcceptEx whose end was posted.

@@ -42,10 +42,11 @@ type object struct {
 	completion uintptr
 	// accepts are the calls of AcceptEx in flight, the oldest first. spare are connections that were accepted for calls
 	// that have been canceled.
-	accepts []*operation
-	spare   []*sock.Socket
-	listens bool // it was found to be a listener
-	closed  bool
+	accepts   []*operation
+	acceptsOn *completionPort // the port of accepts
+	spare     []*sock.Socket
+	listens   bool // it was found to be a listener
+	closed    bool
 }
 
 var (
@@ -118,7 +119,10 @@ var portless = sync.OnceValue(func() *completionPort {
 				return
 			}
 			for i := range notes[:n] {
-				p.complete(&notes[i])
+				switch notes[i].Kind() {
+				case socknotify.KindCompleted, socknotify.KindAccepted:
+					p.complete(&notes[i])
+				} // the end of an AcceptEx is posted, and has settled its OVERLAPPED
 			}
 			clear(notes[:n])
 		}

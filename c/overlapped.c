@@ -38,7 +38,8 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return ERROR_NOT_SUPPORTED;
 	// The lowest bit of hEvent says that the completion is not queued.
-	if (o != NULL && o->hEvent != NULL && !sn_ResetEvent((HANDLE)((uintptr_t)o->hEvent & ~(uintptr_t)1)))
+	uintptr_t event = o != NULL ? (uintptr_t)o->hEvent & ~(uintptr_t)1 : 0;
+	if (event != 0 && !sn_ResetEvent((HANDLE)event))
 		return ERROR_INVALID_HANDLE;
 	return 0;
 }

@@ -94,7 +94,8 @@ bool sn_left(const struct timespec *until, struct timespec *t);
 // sn_message receives or sends, as sn_recv and sn_send do.
 ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
 
-// sn_close_object closes the handle of a thread or an event. It returns FALSE if the handle is none.
+// sn_close_object closes the handle of a thread or an event. It returns FALSE if the handle is
+// neither's.
 BOOL sn_close_object(HANDLE h);
 
 // sn_signal sets an event, for the end of an operation.

@@ -247,7 +247,8 @@ int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
 	return result;
 }
 
-SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition, DWORD_PTR data)
+SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition,
+	DWORD_PTR data)
 {
 	(void)data;
 	if (condition != NULL) // of connections that the system has not accepted yet

@@ -124,7 +124,9 @@ int main(int argc, char **argv)
 	}
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int length = sizeof at, l = (socket)(AF_INET, SOCK_STREAM, 0), yes = 1;
-	check(bind(l, (struct sockaddr *)&at, sizeof at) == 0 && listen(l, CONNECTIONS) == 0 && getsockname(l, (SOCKADDR *)&at, &length) == 0, "listen");
+	check(bind(l, (struct sockaddr *)&at, sizeof at) == 0 && listen(l, CONNECTIONS) == 0 &&
+			getsockname(l, (SOCKADDR *)&at, &length) == 0,
+		"listen");
 	pid_t client = fork();
 	if (client == 0)
 		load(&at);

@@ -276,7 +276,8 @@ int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length
 #define SN_SO_UPDATE_ACCEPT_CONTEXT 0x700B
 #define SN_SO_UPDATE_CONNECT_CONTEXT 0x7010
 #define SN_SO_EXCLUSIVEADDRUSE (~SO_REUSEADDR)
-SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition, DWORD_PTR data);
+SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition,
+	DWORD_PTR data);
 int sn_closesocket(SOCKET s);
 int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
 
@@ -352,7 +353,10 @@ HMODULE sn_LoadLibraryA(LPCSTR name);
 HMODULE sn_LoadLibraryW(LPCWSTR name);
 FARPROC sn_GetProcAddress(HMODULE module, LPCSTR name);
 
-/* SIGINT is CTRL_C_EVENT, and SIGTERM CTRL_CLOSE_EVENT. A thread of the library's calls the handlers. */
+/*
+ * SIGINT is CTRL_C_EVENT, and SIGTERM CTRL_CLOSE_EVENT. A thread that the library starts calls the
+ * handlers.
+ */
 typedef BOOL (*PHANDLER_ROUTINE)(DWORD event);
 #define CTRL_C_EVENT 0
 #define CTRL_BREAK_EVENT 1

@@ -51,7 +51,8 @@ func TestExample(t *testing.T) {
 			names[h.Name()] = true
 			fmt.Fprintf(&text, "#include <%s>\n", h.Name())
 		}
-		for _, n := range []string{"WinSock2.h", "WS2tcpip.h", "MSWSock.h", "Windows.h", "Ws2tcpip.h", "Mswsock.h"} {
+		for _, n := range []string{"WinSock2.h", "WS2tcpip.h", "Ws2tcpip.h", "MSWSock.h", "Mswsock.h",
+			"Windows.h"} {
 			if !names[n] {
 				t.Errorf("%s is not installed", n)
 			}

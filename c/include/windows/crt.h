@@ -18,8 +18,14 @@ typedef int errno_t;
 #ifdef __cplusplus
 /* These are macros there. std::min of equal types goes before a template of two. */
 extern "C++" {
-template <class A, class B> static inline auto min(A a, B b) -> decltype(a < b ? a : b) { return a < b ? a : b; }
-template <class A, class B> static inline auto max(A a, B b) -> decltype(a < b ? b : a) { return a < b ? b : a; }
+template <class A, class B> static inline auto min(A a, B b) -> decltype(a < b ? A(a) : B(b))
+{
+	return a < b ? a : b;
+}
+template <class A, class B> static inline auto max(A a, B b) -> decltype(a < b ? B(b) : A(a))
+{
+	return a < b ? b : a;
+}
 }
 #else
 #define min(a, b) ((a) < (b) ? (a) : (b))
@@ -29,7 +35,10 @@ template <class A, class B> static inline auto max(A a, B b) -> decltype(a < b ?
 
 #define _TRUNCATE ((size_t)-1)
 
-/* A text that does not fit is an error, and leaves an empty one. Microsoft's library ends the process there. */
+/*
+ * A text that does not fit is an error, and leaves an empty one. Microsoft's library ends the
+ * process there.
+ */
 static inline int sn_vsprintf_s(char *to, size_t size, const char *format, va_list arguments)
 {
 	int n = vsnprintf(to, size, format, arguments);
@@ -41,7 +50,8 @@ static inline int sn_vsprintf_s(char *to, size_t size, const char *format, va_li
 }
 
 /* _vsnprintf_s writes at most count characters. More is an error unless count is _TRUNCATE. */
-static inline int sn_vsnprintf_s(char *to, size_t size, size_t count, const char *format, va_list arguments)
+static inline int sn_vsnprintf_s(char *to, size_t size, size_t count, const char *format,
+	va_list arguments)
 {
 	size_t room = count < size ? count + 1 : size;
 	int n = vsnprintf(to, room, format, arguments);
@@ -52,7 +62,8 @@ static inline int sn_vsnprintf_s(char *to, size_t size, size_t count, const char
 	return -1;
 }
 
-__attribute__((format(printf, 3, 4))) static inline int sn_sprintf_s(char *to, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4)))
+static inline int sn_sprintf_s(char *to, size_t size, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
@@ -61,8 +72,8 @@ __attribute__((format(printf, 3, 4))) static inline int sn_sprintf_s(char *to, s
 	return n;
 }
 
-__attribute__((format(printf, 4, 5))) static inline int sn_snprintf_s(char *to, size_t size, size_t count,
-	const char *format, ...)
+__attribute__((format(printf, 4, 5)))
+static inline int sn_snprintf_s(char *to, size_t size, size_t count, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
@@ -121,11 +132,13 @@ static inline errno_t sn_localtime_s(struct tm *to, const time_t *from)
 #ifdef __cplusplus
 extern "C++" {
 /* In C++ the size may be left out if the destination is an array. */
-template <size_t N> static inline int sn_vsprintf_s(char (&to)[N], const char *format, va_list arguments)
+template <size_t N>
+static inline int sn_vsprintf_s(char (&to)[N], const char *format, va_list arguments)
 {
 	return sn_vsprintf_s(to, N, format, arguments);
 }
-template <size_t N, class... A> static inline int sn_sprintf_s(char (&to)[N], const char *format, A... arguments)
+template <size_t N, class... A>
+static inline int sn_sprintf_s(char (&to)[N], const char *format, A... arguments)
 {
 	return sn_sprintf_s(&to[0], N, format, arguments...);
 }
@@ -134,7 +147,8 @@ static inline int sn_snprintf_s(char (&to)[N], size_t count, const char *format,
 {
 	return sn_snprintf_s(&to[0], N, count, format, arguments...);
 }
-template <size_t N> static inline errno_t sn_strncpy_s(char (&to)[N], const char *from, size_t count)
+template <size_t N>
+static inline errno_t sn_strncpy_s(char (&to)[N], const char *from, size_t count)
 {
 	return sn_strncpy_s(to, N, from, count);
 }

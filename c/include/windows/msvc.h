@@ -1,6 +1,6 @@
 /*
- * The words of Microsoft's compiler. With -include msvc.h a source has them before its first line, as there, and the
- * macros by which programs know Windows.
+ * The words of Microsoft's compiler. With -include msvc.h a source has them before its first line,
+ * as there, and the macros by which programs know Windows.
  */
 #ifndef SN_MSVC_H
 #define SN_MSVC_H
@@ -36,8 +36,8 @@
 #define __debugbreak() __builtin_trap()
 
 /*
- * There are no structured exceptions. A block of __finally runs when the one before it has ended, and not when it
- * returns.
+ * There are no structured exceptions. A block of __finally runs when the one before it has ended,
+ * and not when it returns.
  */
 #ifdef __cplusplus
 #include <exception>

@@ -7,8 +7,8 @@
 typedef unsigned (*_beginthreadex_proc_type)(void *);
 typedef void (*_beginthread_proc_type)(void *);
 
-static inline uintptr_t sn_beginthreadex(void *security, unsigned stackSize, _beginthreadex_proc_type start,
-	void *argument, unsigned flags, unsigned *id)
+static inline uintptr_t sn_beginthreadex(void *security, unsigned stackSize,
+	_beginthreadex_proc_type start, void *argument, unsigned flags, unsigned *id)
 {
 	return (uintptr_t)sn_CreateThread(security, stackSize, start, argument, flags, id);
 }
@@ -29,7 +29,8 @@ static inline DWORD sn_run_thread(void *of)
 }
 
 /* The handle of _beginthread is closed when the thread ends on Windows, and at once here. */
-static inline uintptr_t sn_beginthread(_beginthread_proc_type start, unsigned stackSize, void *argument)
+static inline uintptr_t sn_beginthread(_beginthread_proc_type start, unsigned stackSize,
+	void *argument)
 {
 	struct sn_thread *t = (struct sn_thread *)malloc(sizeof *t);
 	if (t == NULL)

@@ -1,6 +1,7 @@
 /*
- * The calls on sockets, with Winsock's arguments. The system's declarations of the same names are kept out, so that
- * these are functions and no macros: a program's own members and functions may have the names.
+ * The calls on sockets, with Winsock's arguments. The system's declarations of the same names are
+ * kept out, so that these are functions and no macros: a program's own members and functions may
+ * have the names.
  */
 #ifndef SN_SOCKETS_H
 #define SN_SOCKETS_H
@@ -79,9 +80,10 @@ int recv(SOCKET s, void *buffer, int length, int flags) __asm__("sn_recv");
 int recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, int *fromLength)
 	__asm__("sn_recvfrom");
 int send(SOCKET s, const void *buffer, int length, int flags) __asm__("sn_send");
-int sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, int toLength)
-	__asm__("sn_sendto");
-int setsockopt(SOCKET s, int level, int option, const void *value, int length) __asm__("sn_setsockopt");
+int sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to,
+	int toLength) __asm__("sn_sendto");
+int setsockopt(SOCKET s, int level, int option, const void *value, int length)
+	__asm__("sn_setsockopt");
 int getsockopt(SOCKET s, int level, int option, void *value, int *length) __asm__("getsockopt");
 int getpeername(SOCKET s, struct sockaddr *address, int *length) __asm__("getpeername");
 int getsockname(SOCKET s, struct sockaddr *address, int *length) __asm__("getsockname");

@@ -8,7 +8,8 @@
 #define STRSAFE_E_INSUFFICIENT_BUFFER ((HRESULT)0x8007007a)
 #define STRSAFE_MAX_CCH 0x7fffffff
 
-static inline HRESULT sn_StringCchVPrintf(char *to, size_t size, const char *format, va_list arguments)
+static inline HRESULT sn_StringCchVPrintf(char *to, size_t size, const char *format,
+	va_list arguments)
 {
 	if (size == 0 || size > STRSAFE_MAX_CCH)
 		return STRSAFE_E_INVALID_PARAMETER;
@@ -16,8 +17,8 @@ static inline HRESULT sn_StringCchVPrintf(char *to, size_t size, const char *for
 	return n >= 0 && (size_t)n < size ? S_OK : STRSAFE_E_INSUFFICIENT_BUFFER;
 }
 
-__attribute__((format(printf, 3, 4))) static inline HRESULT sn_StringCchPrintf(char *to, size_t size,
-	const char *format, ...)
+__attribute__((format(printf, 3, 4)))
+static inline HRESULT sn_StringCchPrintf(char *to, size_t size, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);

@@ -112,7 +112,8 @@ static inline HANDLE sn_LocalFree(HANDLE memory)
 /* The standard input has descriptor 0, which is no handle. */
 #define STD_OUTPUT_HANDLE ((DWORD)-11)
 #define STD_ERROR_HANDLE ((DWORD)-12)
-#define GetStdHandle(which) ((HANDLE)(LONG_PTR)((which) == STD_OUTPUT_HANDLE ? 1 : (which) == STD_ERROR_HANDLE ? 2 : -1))
+#define GetStdHandle(which) \
+	((HANDLE)(LONG_PTR)((which) == STD_OUTPUT_HANDLE ? 1 : (which) == STD_ERROR_HANDLE ? 2 : -1))
 #define WriteConsoleA(console, text, length, written, reserved) \
 	((void)(reserved), sn_WriteFile((console), (text), (length), (written), NULL))
 #define WriteConsole WriteConsoleA
@@ -201,7 +202,8 @@ static inline BOOL sn_HeapFree(LPVOID memory)
 #define GMEM_FIXED 0
 #define GMEM_ZEROINIT 0x40
 #define GPTR 0x40
-#define GlobalAlloc(flags, size) sn_HeapAlloc((flags) & GMEM_ZEROINIT ? HEAP_ZERO_MEMORY : 0, (size))
+#define GlobalAlloc(flags, size) \
+	sn_HeapAlloc((flags) & GMEM_ZEROINIT ? HEAP_ZERO_MEMORY : 0, (size))
 #define GlobalFree sn_LocalFree
 #define LPTR 0x40
 #define LocalAlloc GlobalAlloc

@@ -24,7 +24,8 @@ static inline int sn_InetPtonW(int family, const WCHAR *text, void *address)
 static inline const WCHAR *sn_InetNtopW(int family, const void *address, WCHAR *text, size_t size)
 {
 	char narrow[INET6_ADDRSTRLEN] = "";
-	if (inet_ntop(family, address, narrow, (unsigned)(size < sizeof narrow ? size : sizeof narrow)) == NULL)
+	size_t room = size < sizeof narrow ? size : sizeof narrow;
+	if (inet_ntop(family, address, narrow, (unsigned)room) == NULL)
 		return NULL;
 	for (size_t i = 0; i <= strlen(narrow); i++)
 		text[i] = (unsigned char)narrow[i];

@@ -1,4 +1,5 @@
-// SetConsoleCtrlHandler: the latest handler that returns TRUE has the event, on a thread of its own.
+// SetConsoleCtrlHandler: the latest handler that returns TRUE has the event, on a thread of the
+// library's.
 #include "check.h"
 
 #include <signal.h>

@@ -112,11 +112,48 @@ static void with_port(void)
 	CloseHandle(port);
 }
 
+// accepts ends AcceptEx of a listener that has no port, and one that is not queued on its port.
+static void accepts(void)
+{
+	struct sockaddr_in at;
+	SOCKET l = listener(&at), c = tcp(), s[3] = {tcp(), tcp(), tcp()};
+	WSAEVENT event = WSACreateEvent();
+	char block[2 * PART], b;
+	DWORD n, flags;
+	OVERLAPPED o = {.hEvent = event}, quiet = {.hEvent = (HANDLE)((ULONG_PTR)event | 1)};
+	BEGINS(AcceptEx(l, s[0], block, 0, PART, PART, &n, &o));
+	IS(connect(c, (SOCKADDR *)&at, sizeof at), 0);
+	IS(WaitForSingleObject(event, PATIENCE), WAIT_OBJECT_0);
+	CHECK(WSAGetOverlappedResult(l, &o, &n, FALSE, &flags));
+	IS(send(c, "a", 1, 0), 1);
+	IS(recv(s[0], &b, 1, 0), 1);
+	BEGINS(AcceptEx(l, s[1], block, 0, PART, PART, &n, &o));
+	IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+	closesocket(l);
+	IS(WaitForSingleObject(event, PATIENCE), WAIT_OBJECT_0);
+	CHECK(!GetOverlappedResult((HANDLE)l, &o, &n, FALSE));
+	IS(GetLastError(), ERROR_OPERATION_ABORTED);
+
+	port = new_port();
+	l = listener(&at);
+	associate(l, 6);
+	BEGINS(AcceptEx(l, s[2], block, 0, PART, PART, &n, &quiet));
+	closesocket(l);
+	IS(WaitForSingleObject(event, PATIENCE), WAIT_OBJECT_0);
+	none(port);
+	CloseHandle(port);
+	CloseHandle(event);
+	for (int i = 0; i < 3; i++)
+		closesocket(s[i]);
+	closesocket(c);
+}
+
 int main(void)
 {
 	waits();
 	threads();
 	without_port();
 	with_port();
+	accepts();
 	return 0;
 }

@@ -55,10 +55,11 @@ static int texts(void)
 {
 	char small[4] = "";
 	size_t length = 0;
-	if (sprintf_s(small, sizeof small, "%d", 123) != 3 || sprintf_s(small, sizeof small, "%d", 1234) != -1 ||
-		small[0] != 0)
+	if (sprintf_s(small, sizeof small, "%d", 123) != 3 ||
+		sprintf_s(small, sizeof small, "%d", 1234) != -1 || small[0] != 0)
 		return 1;
-	if (strcpy_s(small, sizeof small, "abc") != 0 || strcpy_s(small, sizeof small, "abcd") == 0 || small[0] != 0)
+	if (strcpy_s(small, sizeof small, "abc") != 0 ||
+		strcpy_s(small, sizeof small, "abcd") == 0 || small[0] != 0)
 		return 2;
 	if (strncpy_s(small, sizeof small, "abcd", _TRUNCATE) != 0 || strcmp(small, "abc") != 0)
 		return 3;
@@ -80,8 +81,8 @@ static int modules(void)
 	DWORD bytes = 0;
 	ULONG_PTR key = 0;
 	LPOVERLAPPED o;
-	if (function == NULL || !function(port, 3, 4, NULL) || !GetQueuedCompletionStatus(port, &bytes, &key, &o, 0) ||
-		bytes != 3 || key != 4)
+	if (function == NULL || !function(port, 3, 4, NULL) ||
+		!GetQueuedCompletionStatus(port, &bytes, &key, &o, 0) || bytes != 3 || key != 4)
 		return 1;
 	if (GetProcAddress(kernel, "NtNothing") != NULL || GetLastError() != ERROR_PROC_NOT_FOUND)
 		return 2;
@@ -113,7 +114,8 @@ static int sockets(void)
 		return 3;
 	SOCKET s = WSAAccept(l, NULL, NULL, NULL, 0);
 	char b;
-	if (s == INVALID_SOCKET || !SetFileCompletionNotificationModes((HANDLE)s, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS))
+	if (s == INVALID_SOCKET ||
+		!SetFileCompletionNotificationModes((HANDLE)s, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS))
 		return 4;
 	if (setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (const char *)&ms, sizeof ms) != 0 ||
 		recv(s, &b, 1, 0) != SOCKET_ERROR || WSAGetLastError() != WSAETIMEDOUT)
@@ -135,8 +137,8 @@ static __forceinline __int64 add(__int64 a, __int64 b) { return a + b; }
 static int words(void)
 {
 	LONG n = 1;
-	if (add(1, 2) != 3 || ((ULONG_PTR)aligned_text & 15) != 0 || _InterlockedIncrement(&n) != 2 || max(n, 7) != 7 ||
-		min(n, 7) != 2)
+	if (add(1, 2) != 3 || ((ULONG_PTR)aligned_text & 15) != 0 || _InterlockedIncrement(&n) != 2 ||
+		max(n, 7) != 7 || min(n, 7) != 2)
 		return 1;
 #ifdef __cplusplus
 	int order = 0;
@@ -184,7 +186,8 @@ int main(void)
 {
 	struct members m = {read, write, close, sleep};
 	HANDLE ended = CreateEvent(NULL, TRUE, FALSE, NULL);
-	if (_beginthread(thread, 0, ended) == (uintptr_t)-1 || WaitForSingleObject(ended, INFINITE) != WAIT_OBJECT_0)
+	if (_beginthread(thread, 0, ended) == (uintptr_t)-1 ||
+		WaitForSingleObject(ended, INFINITE) != WAIT_OBJECT_0)
 		return 1;
 	SAYS("2 3 4 5 6", "%d %d %d %d %d", m.send(1), m.recv(1), m.accept(1), m.bind(1), pipe(1));
 #ifdef __cplusplus
@@ -194,7 +197,8 @@ int main(void)
 	SAYS("0 0 0 0 0", "%d %d %d %d %d", memory(), texts(), modules(), sockets(), clocks());
 	SAYS("0 0", "%d %d", words(), addresses());
 	SAYS("1024", "%d", MAKELANGID(LANG_NEUTRAL, SUBLANG_DEFAULT));
-	SAYS("4 8 8", "%d %d %d", (int)sizeof(HRESULT), (int)sizeof(LARGE_INTEGER), (int)sizeof(PDWORD_PTR));
+	SAYS("4 8 8", "%d %d %d", (int)sizeof(HRESULT), (int)sizeof(LARGE_INTEGER),
+		(int)sizeof(PDWORD_PTR));
 	puts("names: all as expected");
 	return 0;
 }
