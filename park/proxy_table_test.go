@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -228,17 +229,13 @@ func TestReverseProxyOutcomes(t *testing.T) {
 	for _, c := range proxyCases {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %t", c.name, secure), func(t *testing.T) {
-				want := c.outcome(t, true, false, secure)
-				if c.differs != nil {
-					t.Logf("stock: %+v", want)
-					if want == *c.differs {
-						t.Error("the outcome of the proxy's own copying does not differ")
-					}
-					want = *c.differs
+				want := []peers{c.outcome(t, true, false, secure)}
+				if c.differs != nil { // what comes first, a reset or the end, may depend on time
+					want = append(want, *c.differs)
 				}
 				for _, parked := range []bool{false, true} {
-					if got := c.outcome(t, false, parked, secure); got != want {
-						t.Errorf("park.HTTPServer %t: %+v, want %+v", parked, got, want)
+					if got := c.outcome(t, false, parked, secure); !slices.Contains(want, got) {
+						t.Errorf("park.HTTPServer %t: %+v, want one of %+v", parked, got, want)
 					}
 				}
 			})
