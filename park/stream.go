@@ -616,23 +616,32 @@ func (s *Stream) Abort(cause error) error {
 	}
 	s.dropQueue()
 	s.mu.Unlock()
+	s.reset()
+	return nil
+}
+
+// reset resets the connection, unless it is closed.
+func (s *Stream) reset() {
 	if c := s.response(); c != nil {
 		c.reset()
 	} else {
-		g.log.Guard(s.conn, func() error { return g.lot.reset(s.conn) })
+		s.in.log.Guard(s.conn, func() error { return s.in.lot.reset(s.conn) })
 	}
-	return nil
 }
 
 // finish closes the connection and calls OnClose. It is called once, by the function or for it.
 func (s *Stream) finish(err error) {
 	g := s.in
 	s.mu.Lock()
+	aborted := s.out == outEnded
 	s.out, s.reader = outEnded, streamRunning
 	s.setCause(err)
 	err = s.cause
 	s.dropQueue()
 	s.mu.Unlock()
+	if aborted { // Abort may not have reset it yet, and Close would end it as if it were whole
+		s.reset()
+	}
 	g.log.Guard(s.conn, s.conn.Close)
 	g.mu.Lock()
 	g.remove(s)
