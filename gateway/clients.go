@@ -18,8 +18,8 @@ type clientSet struct {
 	recent []recentOrder // carried out in the last time, the oldest first
 }
 
-// A recentOrder is an order that was carried out. It is for the clients with ids up to one, also for
-// those of them that join later.
+// A recentOrder is an order that was carried out. It is for the clients with ids up to one, also
+// for those of them that join later.
 type recentOrder struct {
 	order
 	upTo uint64

@@ -30,12 +30,7 @@ var errKicked = errors.New("gateway: disconnected")
 
 // serveControl answers a POST to /disconnect or /unsubscribe, when the order is stored.
 func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request) {
-	allowOrigin(w, r, g.config.PublishOrigins)
-	if !g.config.mayPublish(r) {
-		g.refuse(w, r, &denial{status: http.StatusForbidden, text: "this origin may not give orders"})
-		return
-	}
-	grant, ok := g.authorize(w, r)
+	grant, ok := g.authorizeWriter(w, r)
 	if !ok {
 		return
 	}

@@ -23,8 +23,8 @@ func watcher(t *testing.T, name string, presence ...string) string {
 	return "&token=" + userToken(t, c)
 }
 
-// setPresence sets how often rosters are brought up to date and nodes say that they are there, until
-// the test ends.
+// setPresence sets how often rosters are brought up to date and nodes say that they are there,
+// until the test ends.
 func setPresence(t *testing.T, every, say time.Duration) {
 	interval, beat, ttl, patience := presenceInterval, presenceBeat, presenceTTL, presencePatience
 	t.Cleanup(func() {

@@ -131,15 +131,21 @@ func denialOf(err error) *denial {
 	}
 }
 
-// servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its
-// key.
-func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
+// authorizeWriter returns what a client may do that publishes or gives orders. If its origin or its
+// token is refused, authorizeWriter answers, and ok is false.
+func (g *Gateway) authorizeWriter(w http.ResponseWriter, r *http.Request) (grant Grant, ok bool) {
 	allowOrigin(w, r, g.config.PublishOrigins)
 	if !g.config.mayPublish(r) {
 		g.refuse(w, r, &denial{status: http.StatusForbidden, text: "this origin may not publish"})
-		return
+		return grant, false
 	}
-	grant, ok := g.authorize(w, r)
+	return g.authorize(w, r)
+}
+
+// servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its
+// key.
+func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
+	grant, ok := g.authorizeWriter(w, r)
 	if !ok {
 		return
 	}

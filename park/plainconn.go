@@ -19,9 +19,9 @@ func (noConn) SetReadDeadline(time.Time) error  { return nil }
 func (noConn) SetWriteDeadline(time.Time) error { return nil }
 
 // A plainConn is what the lot has of a plain connection of a Stream, or of a side of a tunnel. The
-// lot finds T by it, without a function for each. It is one pointer, so an interface holds it without
-// an allocation. Nothing is read or written through it, because T uses the socket, and so deadlines
-// do nothing.
+// lot finds T by it, without a function for each. It is one pointer, so an interface holds it
+// without an allocation. Nothing is read or written through it, because T uses the socket, and so
+// deadlines do nothing.
 type plainConn[T plainOwner] struct {
 	noConn
 	owner T

@@ -198,8 +198,8 @@ var proxyCases = []proxyCase{
 	}, differs: &peers{`"", reset`, `"", reset`}},
 }
 
-// fill writes bytes of pattern from one peer to the other until the system takes no more for a while,
-// and waits until the first of them have arrived.
+// fill writes bytes of pattern from one peer to the other until the system takes no more for a
+// while, and waits until the first of them have arrived.
 func (p *proxyRun) fill(from, to *bufferedPeer) {
 	much := pattern(16 << 20)
 	send(p.t, from, string(much[:1000]))

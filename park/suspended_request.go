@@ -62,8 +62,9 @@ func appendHeader(b []byte, h http.Header) []byte {
 	return b
 }
 
-// appendWord appends a name or a value of a header field: twice its length and the text, or if it is
-// one of commonWords, twice its place there and 1. So a browser's fields take half of their bytes.
+// appendWord appends a name or a value of a header field: twice its length and the text, or if it
+// is one of commonWords, twice its place there and 1. So a browser's fields take half of their
+// bytes.
 func appendWord(b []byte, s string) []byte {
 	if i, ok := placeOf[s]; ok {
 		return appendNumber(b, 2*uint64(i)+1)

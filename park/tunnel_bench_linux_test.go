@@ -19,9 +19,9 @@ import (
 	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
-// The ways to join a client and a backend that the benchmarks compare. For plain connections io.Copy
-// has the kernel move the bytes (splice). httputil.ReverseProxy cannot do that, and copies through
-// 32 KiB.
+// The ways to join a client and a backend that the benchmarks compare. For plain connections
+// io.Copy has the kernel move the bytes (splice). httputil.ReverseProxy cannot do that, and copies
+// through 32 KiB.
 var joinings = []string{"io.Copy", "io.Copy through 32 KiB", "tunnel"}
 
 // BenchmarkTunnelBulk measures the CPU time of a proxy that joins one pair of connections, or a
@@ -43,9 +43,9 @@ func BenchmarkTunnelBulk(b *testing.B) {
 	}
 }
 
-// BenchmarkTunnelMessages measures the CPU time of a proxy with 5,000 pairs of connections. One in a
-// hundred of them carries a message of 64 bytes and its answer, again and again; the others are idle.
-// An op is 20,000 messages and their answers. Compare within one run.
+// BenchmarkTunnelMessages measures the CPU time of a proxy with 5,000 pairs of connections. One in
+// a hundred of them carries a message of 64 bytes and its answer, again and again; the others are
+// idle. An op is 20,000 messages and their answers. Compare within one run.
 func BenchmarkTunnelMessages(b *testing.B) {
 	benchJoinings(b, strconv.Itoa(idling.Conns), func(b *testing.B, how string, secure bool) {
 		proxy, ends := startJoining(b, how, secure, idling.Conns)
@@ -232,8 +232,8 @@ func exchangeBulk(pairs []joinedEnds, n int) {
 	all.Wait()
 }
 
-// exchangeMessages exchanges n messages and their answers on one in a hundred of the pairs, with one
-// outstanding on each. It returns how long they took, in order.
+// exchangeMessages exchanges n messages and their answers on one in a hundred of the pairs, with
+// one outstanding on each. It returns how long they took, in order.
 func exchangeMessages(pairs []joinedEnds, n int) (took []time.Duration) {
 	active := max(1, len(pairs)/100)
 	var mu sync.Mutex

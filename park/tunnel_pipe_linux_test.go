@@ -30,8 +30,8 @@ func blocked(t *testing.T, g *Tunnels) (tunnel *Tunnel, near, far net.Conn, wrot
 	return tunnel, near, far, wrote, much
 }
 
-// The kernel moves the bytes of a busy tunnel by a pipe, which is kept while the peer does not read.
-// Where there is no pipe, the tunnel copies.
+// The kernel moves the bytes of a busy tunnel by a pipe, which is kept while the peer does not
+// read. Where there is no pipe, the tunnel copies.
 func TestTunnelPipe(t *testing.T) {
 	most := len(takenAndReleased())
 	if most == 0 {

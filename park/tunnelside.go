@@ -206,8 +206,8 @@ const flowPause = 10 * time.Millisecond
 // errFlows is the result of a transfer that a goroutine goes on with.
 var errFlows = errors.New("park: left to the goroutine of a busy direction")
 
-// startFlow gives a busy direction between plain connections a goroutine, if there is a pipe for it.
-// It reports whether it has.
+// startFlow gives a busy direction between plain connections a goroutine, if there is a pipe for
+// it. It reports whether it has.
 func (s *tunnelSide) startFlow() bool {
 	if !s.plain || !s.peer().plain || s.alone || s.peer().alone {
 		return false

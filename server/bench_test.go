@@ -269,8 +269,8 @@ func requests(connections int, rate float64, d time.Duration) load.Config {
 	return load.Config{Connections: connections, Size: 64, Rate: rate, Duration: d}
 }
 
-// startRole starts a command that runs the server of a role, and returns its address and the rest of
-// what it prints.
+// startRole starts a command that runs the server of a role, and returns its address and the rest
+// of what it prints.
 func startRole(tb testing.TB, cmd *exec.Cmd, role string) (addr string, out *bufio.Reader) {
 	tb.Helper()
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
@@ -289,8 +289,8 @@ func startRole(tb testing.TB, cmd *exec.Cmd, role string) (addr string, out *buf
 	return strings.TrimSpace(addr), out
 }
 
-// benchServer starts the server of a role, loads it, and returns the processor time that the server used.
-// beside, which may be nil, is called with the address before the load begins.
+// benchServer starts the server of a role, loads it, and returns the processor time that the server
+// used. beside, which may be nil, is called with the address before the load begins.
 func benchServer(tb testing.TB, r string, config load.Config, beside func(addr string)) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	addr, _ := startRole(tb, cmd, r)

@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// waitArrival waits until f has caused more data to arrive at a TCP socket. The number of bytes that can be
-// received is not enough, because it ends at an urgent byte.
+// waitArrival waits until f has caused more data to arrive at a TCP socket. The number of bytes
+// that can be received is not enough, because it ends at an urgent byte.
 func waitArrival(t *testing.T, s *sock.Socket, f func()) {
 	t.Helper()
 	if qemu.HidesTCPInfo.Here() {

@@ -255,8 +255,8 @@ type Member struct {
 	User   string `json:"user"`
 }
 
-// A Presence is the Data of an event of the topic $presence.T, as JSON: who is on topic T. The first
-// one of a connection has all Members, and those that follow one that has joined or left.
+// A Presence is the Data of an event of the topic $presence.T, as JSON: who is on topic T. The
+// first one of a connection has all Members, and those that follow one that has joined or left.
 type Presence struct {
 	Members     []Member `json:"members"`
 	Full        bool     `json:"full"` // there may be more members

@@ -79,9 +79,9 @@ func (p *Pipe) Release() {
 // Len returns the number of bytes in the pipe.
 func (p *Pipe) Len() int { return p.n }
 
-// Fill moves what there is from a socket into the pipe, which must be empty. It waits until there is
-// something, or the read deadline. It returns 0 and no error if the kernel cannot do that with the
-// socket.
+// Fill moves what there is from a socket into the pipe, which must be empty. It waits until there
+// is something, or the read deadline. It returns 0 and no error if the kernel cannot do that with
+// the socket.
 func (p *Pipe) Fill(s Socket) (int, error) {
 	p.wait = true
 	n, err := p.end(s.conn.Read(p.fill))

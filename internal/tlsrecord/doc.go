@@ -7,8 +7,8 @@
 //
 // The files, in the order in which a connection passes them: handshake.go follows the handshake and
 // takes over; conn.go is a net.Conn, state.go what its handshake has agreed upon; records.go opens
-// and makes records, messages.go has the handshake messages in them; ciphers.go drops ciphers when a
-// connection is idle. alert.go has the errors, keys.go the key schedules.
+// and makes records, messages.go has the handshake messages in them; ciphers.go drops ciphers when
+// a connection is idle. alert.go has the errors, keys.go the key schedules.
 //
 // Package server has no Conn for an idle connection. It uses Records alone.
 //

@@ -133,8 +133,9 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 	default:
 		netConn = park.Wrap(netConn)
 	}
-	c := &conn{server: s, conn: netConn, ctx: ctx, handler: handler, done: make(chan struct{}), idleSince: momentOf(time.Now()),
-		inflow: s.connWindow(), outflow: initialWindow, window: initialWindow}
+	c := &conn{server: s, conn: netConn, ctx: ctx, handler: handler, done: make(chan struct{}),
+		idleSince: momentOf(time.Now()),
+		inflow:    s.connWindow(), outflow: initialWindow, window: initialWindow}
 	c.function = c.serve
 	c.decoder = hpack.NewDecoder(max(s.tableSize(), initialTableSize), ignore)
 	c.decoder.SetMaxStringLength(int(s.maxHeaderList()))

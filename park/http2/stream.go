@@ -135,7 +135,8 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-// begin gives the stream an exchange, and returns the context of its request. The caller holds c.mu.
+// begin gives the stream an exchange, and returns the context of its request. The caller holds
+// c.mu.
 func (st *stream) begin() (ctx context.Context) {
 	st.exchange = &exchange{declared: -1}
 	st.cond.L = &st.c.mu

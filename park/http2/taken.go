@@ -18,8 +18,8 @@ import (
 // When the handler has returned, the stream keeps nothing that only handlers need.
 
 // handled is the exchange of all streams that were taken over or wait, and whose handlers have
-// returned. It is never changed. A Read of such a request's body, which a handler may have left to another
-// goroutine, fails.
+// returned. It is never changed. A Read of such a request's body, which a handler may have left to
+// another goroutine, fails.
 var handled = exchange{bodyErr: http.ErrBodyReadAfterClose, bodyClosed: true}
 
 // TakeStream is for package park. See muxed.Writer.

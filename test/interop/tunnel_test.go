@@ -98,8 +98,9 @@ func TestProxiedWebSockets(t *testing.T) {
 	}
 }
 
-// exchangeScript has messages of each kind and length echoed, one at a time, then a hundred at once, and
-// has the server close the connection. It runs in browsers and in Node.js. The result is a text.
+// exchangeScript has messages of each kind and length echoed, one at a time, then a hundred at
+// once, and has the server close the connection. It runs in browsers and in Node.js. The result is
+// a text.
 const exchangeScript = `(WebSocket, url) => new Promise(done => {
 	const sizes = [0, 1, 125, 126, 65535, 65536, 300000];
 	const texts = sizes.map(n => "é𝄞z".repeat(n / 7));
@@ -182,8 +183,8 @@ func TestProxiedNode(t *testing.T) {
 }
 
 // gRPC's streams in both directions pass through a tunnel that CONNECT has made, and through the
-// proxy as HTTP/2 on both sides, where each is a request that the tunnels have nothing to do with. A
-// call that fails ends the process with a message, because package interop does that.
+// proxy as HTTP/2 on both sides, where each is a request that the tunnels have nothing to do with.
+// A call that fails ends the process with a message, because package interop does that.
 func TestProxiedGRPC(t *testing.T) {
 	l := listen(t)
 	service := grpc.NewServer()

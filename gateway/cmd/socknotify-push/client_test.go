@@ -290,8 +290,8 @@ func TestClientInNode(t *testing.T) {
 	}
 }
 
-// teamScript is what TestClientForTeams runs: url, tokens and way are set before. Each step waits for
-// what must come.
+// teamScript is what TestClientForTeams runs: url, tokens and way are set before. Each step waits
+// for what must come.
 const teamScript = `
 	const stock = fetch
 	let posts = 0

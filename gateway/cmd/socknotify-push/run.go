@@ -113,7 +113,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	return o.finish(ctx, g, server, ended, log)
 }
 
-// earlier returns the error that has ended the server, such as for a wrong certificate, or else err.
+// earlier returns the error that has ended the server, such as for a wrong certificate, or else
+// err.
 func earlier(ended chan error, err error) error {
 	select {
 	case first := <-ended:
@@ -191,7 +192,8 @@ func (o *options) hookSecret() ([]byte, error) {
 	return secret, nil
 }
 
-// A change has room for one note that something has happened that may have lost events between nodes.
+// A change has room for one note that something has happened that may have lost events between
+// nodes.
 type change chan struct{}
 
 func (c change) note() {
