@@ -41,13 +41,19 @@ func (u Usage) Report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Enough skips the test if the system does not allow enough descriptors.
+// Enough skips the test if the system does not allow a descriptor for each connection.
 func Enough(t testing.TB) {
+	t.Helper()
+	Descriptors(t, Conns)
+}
+
+// Descriptors skips the test if the system does not allow a process n descriptors.
+func Descriptors(t testing.TB, n int) {
 	t.Helper()
 	var limit unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	if limit.Cur < uint64(Conns)+100 {
-		t.Skipf("%d connections need more than the %d descriptors that are allowed", Conns, limit.Cur)
+	if limit.Cur < uint64(n)+100 {
+		t.Skipf("%d descriptors are needed, %d are allowed (ulimit -n)", n, limit.Cur)
 	}
 }
 
