@@ -16,9 +16,10 @@ import (
 	"github.com/socknotify/socknotify/internal/serving"
 )
 
-// A ConnectProxy answers the CONNECT method of HTTP/1.1, with which a client asks a forward proxy
-// for a connection to a host and a port, and joins both in a tunnel. It is a handler, and nothing
-// is allowed unless its fields allow it.
+// A ConnectProxy answers the CONNECT method, with which a client asks a forward proxy for a
+// connection to a host and a port, and joins both in a tunnel: over HTTP/1.1 the client's
+// connection, and over HTTP/2, if package park/http2 serves it, the stream of the request. It is a
+// handler, and nothing is allowed unless its fields allow it.
 type ConnectProxy struct {
 	// Tunnels has the tunnels. It must not be nil.
 	Tunnels *Tunnels
@@ -50,9 +51,9 @@ func (p *ConnectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodConnect:
 		w.Header().Set("Allow", http.MethodConnect)
 		refuse(w, http.StatusMethodNotAllowed)
-	case r.ProtoMajor != 1:
+	case r.ProtoMajor != 1 && !canJoin(w, r):
 		refuse(w, http.StatusNotImplemented)
-	case r.ContentLength != 0:
+	case r.ProtoMajor == 1 && r.ContentLength != 0, r.ProtoMajor != 1 && r.Header["Content-Length"] != nil:
 		refuse(w, http.StatusBadRequest) // there is no such body
 	default:
 		backend, code := p.dial(r)
@@ -60,10 +61,21 @@ func (p *ConnectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, code)
 			return
 		}
-		if err := p.answer(w, backend); err != nil {
+		answer := p.answer
+		if r.ProtoMajor != 1 {
+			answer = p.answerStream
+		}
+		if err := answer(w, backend); err != nil {
 			backend.Close()
 		}
 	}
+}
+
+// canJoin reports whether a request that is not of HTTP/1 is one for a connection, and can be
+// joined with it.
+func canJoin(w http.ResponseWriter, r *http.Request) bool {
+	_, err := muxedWriter(w)
+	return err == nil && r.Header[":protocol"] == nil
 }
 
 func refuse(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(code), code) }
@@ -83,6 +95,18 @@ func (p *ConnectProxy) answer(w http.ResponseWriter, backend net.Conn) error {
 	}
 	if err != nil {
 		client.Close()
+	}
+	return err
+}
+
+// answerStream is answer for a stream of HTTP/2. If it fails, it has refused the request.
+func (p *ConnectProxy) answerStream(w http.ResponseWriter, backend net.Conn) error {
+	_, err := p.Tunnels.JoinResponse(w, backend, TunnelOptions{})
+	switch {
+	case errors.Is(err, ErrMaxConns), errors.Is(err, ErrServerClosed):
+		refuse(w, http.StatusServiceUnavailable)
+	case err != nil:
+		refuse(w, http.StatusInternalServerError)
 	}
 	return err
 }

@@ -2,21 +2,56 @@ package park
 
 import (
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/muxed"
 )
 
-// A responseConn is a stream of HTTP/2 as the connection of a Stream. It has no descriptor, so the
-// lot has it in no table: it is parked for its timeouts, and until it is woken by the stream of
-// HTTP/2 or by a goroutine that has something for the Stream's function.
-type responseConn struct {
+// A muxedConn is a stream of HTTP/2 as a connection. It has no descriptor, so the lot has it in no
+// table: it is parked for its timeouts, and until it is woken.
+type muxedConn struct {
 	unbound
 	noConn
 	stream muxed.Stream
-	owner  *Stream
-	more   bool // there may be more to read; used by the function
+}
+
+// CloseWrite ends the response.
+func (c *muxedConn) CloseWrite() error {
+	c.stream.CloseWrite()
+	return nil
+}
+
+// Close ends the stream of HTTP/2.
+func (c *muxedConn) Close() error {
+	c.stream.Close()
+	return nil
+}
+
+func (c *muxedConn) LocalAddr() net.Addr  { return c.stream.NetConn().LocalAddr() }
+func (c *muxedConn) RemoteAddr() net.Addr { return c.stream.NetConn().RemoteAddr() }
+
+// muxedWriter returns the response of a stream that can be taken over, which may be below others.
+func muxedWriter(w http.ResponseWriter) (muxed.Writer, error) {
+	for {
+		if below, ok := w.(muxed.Writer); ok {
+			return below, nil
+		}
+		u, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !wraps {
+			return nil, http.ErrNotSupported
+		}
+		w = u.Unwrap()
+	}
+}
+
+// A responseConn is a stream of HTTP/2 as the connection of a Stream. It is woken by the stream of
+// HTTP/2, or by a goroutine that has something for the Stream's function.
+type responseConn struct {
+	muxedConn
+	owner *Stream
+	more  bool // there may be more to read; used by the function
 }
 
 // An unbound is what the lot parks for something that has no descriptor.
@@ -76,23 +111,8 @@ func (c *responseConn) Wake() { c.wake(c.owner.in.lot) }
 
 func (c *responseConn) Read(b []byte) (int, error) { return c.stream.Read(b) }
 
-// CloseWrite ends the response.
-func (c *responseConn) CloseWrite() error {
-	c.stream.CloseWrite()
-	return nil
-}
-
 // reset ends the response as one that is not whole.
 func (c *responseConn) reset() {
 	c.stream.Reset()
 	c.Wake()
 }
-
-// Close ends the stream of HTTP/2.
-func (c *responseConn) Close() error {
-	c.stream.Close()
-	return nil
-}
-
-func (c *responseConn) LocalAddr() net.Addr  { return c.stream.NetConn().LocalAddr() }
-func (c *responseConn) RemoteAddr() net.Addr { return c.stream.NetConn().RemoteAddr() }

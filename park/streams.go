@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/muxed"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics"
 )
@@ -185,22 +184,16 @@ func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, e
 // refused or has a length, and if another request was not received whole. w may have an Unwrap
 // method, as for an http.ResponseController.
 func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
-	below, ok := w.(muxed.Writer)
-	for !ok {
-		u, wraps := w.(interface{ Unwrap() http.ResponseWriter })
-		if !wraps {
-			return fmt.Errorf("park: open: %w", http.ErrNotSupported)
-		}
-		w = u.Unwrap()
-		below, ok = w.(muxed.Writer)
+	below, err := muxedWriter(w)
+	if err != nil {
+		return fmt.Errorf("park: open: %w", err)
 	}
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return err
 	}
 	c := &responseConn{owner: s}
 	s.in, s.conn = g, c
-	var err error
-	if c.stream, err = below.TakeStream(c); err != nil {
+	if c.stream, err = below.TakeStream(c, false); err != nil {
 		s.in, s.conn = nil, nil
 		g.release()
 		return fmt.Errorf("park: open: %w", err)

@@ -49,13 +49,14 @@ const (
 // would move bytes:
 //
 //   - for reading, if its own direction is open and has no rest;
-//   - for writing, if the direction of its peer has a rest, which is for this side.
+//   - for writing, if the direction of its peer has a rest, which is for this side;
+//   - for a failure, if it is a stream of HTTP/2 that is not copied.
 //
 // So one side or both are parked while no goroutine copies, and what wakes a side says which
 // directions to copy. Both directions may be copied at once.
 type tunnelSide struct {
 	of     *Tunnel
-	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn or a *Conn
+	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn, a *Conn or a *tunnelStream
 	socket nowait.Socket // below all wrappers
 	sent   atomic.Uint64 // bytes of this direction that the peer has taken
 
@@ -112,18 +113,25 @@ func (t *Tunnel) shakeHands() {
 // run is the function of a parked side.
 func (s *tunnelSide) run() {
 	t, p, quiet := s.of, s.peer(), false
-	if c, ok := s.conn.(*Conn); ok {
+	var failure error
+	switch c := s.conn.(type) {
+	case *Conn:
 		quiet = c.why != readable
+	case *tunnelStream:
+		failure = c.failure()
 	}
 	t.mu.Lock()
 	s.armed = awaitNothing
-	open := t.life == tunnelOpen
+	open := t.life == tunnelOpen && failure == nil
 	in := open && !p.copying && p.rest != nil
 	out := open && !s.copying && !s.eof && s.rest == nil
 	s.copying, p.copying = s.copying || out, p.copying || in
 	t.mu.Unlock()
 	switch {
-	case in && out && !s.plain: // the write to s may wait
+	case failure != nil:
+		t.release(nil, false, fmt.Errorf("park: tunnel: %w", failure))
+		return
+	case in && out && !s.plain && s.stream() == nil: // the write to s may wait
 		t.in.goroutines.Go(func() { p.copy(copyRest) })
 	case in:
 		p.copy(copyRest)
@@ -153,7 +161,7 @@ func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
 	if s != nil {
 		s.copying = false
 		if p := s.peer(); s.done && p.armed != awaitNothing && t.in.HalfCloseTimeout > 0 {
-			lot.Wake(p.conn) // it was parked for IdleTimeout
+			p.wake() // it was parked for IdleTimeout
 		}
 	}
 	open := t.life == tunnelOpen
@@ -208,19 +216,26 @@ func (s *tunnelSide) arm(left time.Duration) error {
 	if !p.copying && p.rest != nil {
 		want |= awaitWrite
 	}
-	lot := s.of.in.lot
+	c := s.stream()
+	if c != nil && !s.copying {
+		want |= awaitReset
+	}
 	switch {
-	case want == s.armed:
+	case s.armed|want == s.armed:
 		return nil
 	case s.alone:
 		s.copyAlone(want)
 		return nil
+	case s.armed != awaitNothing && c != nil:
+		s.armed |= want
+		c.await(s.armed)
+		return nil
 	case s.armed != awaitNothing && want&^s.armed == awaitRead && !s.plain:
-		lot.Wake(s.conn) // the wrapper may hold bytes, which Park looks for
+		s.wake() // the wrapper may hold bytes, which Park looks for
 		return nil
 	case s.armed != awaitNothing:
 		s.armed |= want
-		lot.await(s.conn, s.armed)
+		s.of.in.lot.await(s.conn, s.armed)
 		return nil
 	}
 	s.armed = want
@@ -301,10 +316,14 @@ func (t *Tunnel) finish() {
 }
 
 // init prepares a side. received is sent to its peer first.
-func (s *tunnelSide) init(t *Tunnel, conn net.Conn, received []byte) {
-	s.of, s.conn = t, conn
+func (s *tunnelSide) init(conn net.Conn, received []byte) {
+	t := s.of
+	s.conn = conn
 	if len(received) > 0 {
 		s.rest = &tunnelRest{bytes: received}
+	}
+	if s.stream() != nil {
+		return
 	}
 	found, err := t.in.lot.find(conn)
 	if err == nil {

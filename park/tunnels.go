@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -135,9 +136,61 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err
 	}
+	t := g.newTunnel(o)
+	t.begin(a, b, o)
+	return t, nil
+}
+
+// JoinResponse is [Tunnels.JoinWith] with a stream of HTTP/2 as a: that of a CONNECT request that
+// package park/http2 serves, which has no connection of its own. It sends the header of the
+// response, with the status 200 unless WriteHeader was called. The handler must return, and use w
+// and the request's body no more. What the client has sent already is part of the stream.
+//
+// END_STREAM is the end of a side's stream in each direction. A client that resets its stream, or
+// whose connection of HTTP/2 fails, has failed, and where the tunnel resets a, the client gets
+// CONNECT_ERROR, or CANCEL for a request with a protocol (RFC 8441). Each side is held back by the
+// window of the stream, and all streams of a connection also by that of the connection.
+//
+// JoinResponse fails with the errors of JoinWith, and with http.ErrNotSupported if w is of another
+// server, if the request is not CONNECT or has a length, or if the status that was set refuses it.
+// w may have an Unwrap method, as for an http.ResponseController.
+func (g *Tunnels) JoinResponse(w http.ResponseWriter, b net.Conn, o TunnelOptions) (*Tunnel, error) {
+	if w == nil || b == nil {
+		return nil, fmt.Errorf("park: join: %w: want a response and a connection", socknotify.ErrInvalid)
+	}
+	below, err := muxedWriter(w)
+	if err == nil {
+		err = b.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("park: join: %w", err)
+	}
+	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
+		return nil, err
+	}
+	t := g.newTunnel(o)
+	a := &tunnelStream{side: &t.a}
+	a.changed.Store(uint32(awaitRead | awaitWrite | awaitReset)) // before the first Wake
+	if a.stream, err = below.TakeStream(a, true); err != nil {
+		g.release()
+		return nil, fmt.Errorf("park: join: %w", err)
+	}
+	t.begin(a, b, o)
+	return t, nil
+}
+
+// newTunnel returns a tunnel, which was reserved.
+func (g *Tunnels) newTunnel(o TunnelOptions) *Tunnel {
 	t := &Tunnel{Value: o.Value, in: g, moved: g.lot.now()}
-	t.a.init(t, a, o.FromA)
-	t.b.init(t, b, o.FromB)
+	t.a.of, t.b.of = t, t
+	return t
+}
+
+// begin joins the connections.
+func (t *Tunnel) begin(a, b net.Conn, o TunnelOptions) {
+	g := t.in
+	t.a.init(a, o.FromA)
+	t.b.init(b, o.FromB)
 	fresh := t.a.pendingTLS() != nil || t.b.pendingTLS() != nil
 	t.a.copying = fresh // until shakeHands has returned
 	g.accepted.Add(1)
@@ -150,7 +203,6 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 	} else {
 		t.release(nil, false, nil)
 	}
-	return t, nil
 }
 
 // sameConn reports whether a and b are one connection.

@@ -296,6 +296,9 @@ func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
 	if s.plain && c != copyOwn {
 		return s.socket.Read(b)
 	}
+	if c := s.stream(); c != nil {
+		return c.Read(b)
+	}
 	until := longAgo
 	switch c {
 	case copyReady:
@@ -331,9 +334,12 @@ func (t *Tunnel) deadline() time.Time {
 // write writes what the system takes. Where it does not say that, write waits, but not for longer
 // than a tunnel may be idle.
 func (s *tunnelSide) write(b []byte) (n int, err error) {
+	c := s.stream()
 	switch {
 	case s.plain:
 		return s.socket.Write(b)
+	case c != nil:
+		return c.Write(b)
 	case s.of.in.IdleTimeout > 0 || s.of.in.HalfCloseTimeout > 0:
 		s.conn.SetWriteDeadline(s.of.deadline())
 	}
@@ -351,6 +357,9 @@ func (s *tunnelSide) write(b []byte) (n int, err error) {
 // park parks the side for at most the time left, unless that is negative.
 func (s *tunnelSide) park(want awaited, left time.Duration) error {
 	lot := s.of.in.lot
+	if c := s.stream(); c != nil {
+		return c.park(lot, want, left)
+	}
 	if s.plain {
 		return lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
 			conn: plainConn[*tunnelSide]{owner: s}, f: runPlain[*tunnelSide], idle: left, await: want})
@@ -364,7 +373,11 @@ func (s *tunnelSide) park(want awaited, left time.Duration) error {
 func (s *tunnelSide) close(armed, reset bool) {
 	lot := s.of.in.lot
 	s.of.in.log.Guard(s.conn, func() error {
+		c := s.stream()
 		switch {
+		case c != nil:
+			c.end(reset)
+			return nil
 		case armed && reset:
 			return lot.reset(s.conn)
 		case armed:

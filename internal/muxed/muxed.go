@@ -15,7 +15,10 @@ type Writer interface {
 	// stream takes more after a Write that it has not taken whole. TakeStream fails with
 	// http.ErrNotSupported, and has done nothing then, if the response cannot be taken over, for
 	// example because another request than CONNECT is not received whole.
-	TakeStream(w Waker) (Stream, error)
+	//
+	// With tunnel, the request must be CONNECT, and the stream stands for a connection: io.EOF means
+	// that the client has ended its side, and any other end of the stream is an error.
+	TakeStream(w Waker, tunnel bool) (Stream, error)
 }
 
 // A Suspender is an http.ResponseWriter whose request can wait without a goroutine.
@@ -52,11 +55,12 @@ type Stream interface {
 	// when the stream has ended.
 	Write(b []byte) (n int)
 	// Err returns nil as long as the stream is open, io.EOF if the client has ended it, and
-	// otherwise the reason.
+	// otherwise the reason. For a tunnel it returns nil also if both sides have ended the stream, and
+	// the reason also if the client has reset it.
 	Err() error
 	// CloseWrite ends the response. Close does too, and discards what was received and is received.
-	// Reset ends the response as one that is not whole. None sends anything when the stream has
-	// ended.
+	// Reset ends the response as one that is not whole, and the stream of a tunnel as one whose
+	// other connection has failed. None sends anything when the stream has ended.
 	CloseWrite()
 	Close()
 	Reset()

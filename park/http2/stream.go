@@ -30,6 +30,8 @@ type stream struct {
 	gotEnd    bool  // the client has sent everything
 	sentEnd   bool  // everything was sent or queued
 	duplex    bool  // the stream of a CONNECT request was taken over
+	tunnel    bool  // the taker has it for a connection
+	plain     bool  // it is that of a CONNECT request without a protocol; set with taker
 }
 
 // An exchange is what a stream has besides as long as its handler runs. Its fields are protected by

@@ -23,7 +23,7 @@ import (
 var handled = exchange{bodyErr: http.ErrBodyReadAfterClose, bodyClosed: true}
 
 // TakeStream is for package park. See muxed.Writer.
-func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
+func (w *responseWriter) TakeStream(taker muxed.Waker, tunnel bool) (muxed.Stream, error) {
 	st := w.st
 	c := st.c
 	c.mu.Lock()
@@ -34,7 +34,7 @@ func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
 	case w.over || w.taken || st.r.Method == http.MethodHead,
 		w.status != 0 && !bodyAllowed(w.status),
 		duplex && (w.status >= 300 || st.declared >= 0),
-		!duplex && !gotEnd:
+		!duplex && (!gotEnd || tunnel):
 		return nil, http.ErrNotSupported
 	}
 	if w.status == 0 {
@@ -47,7 +47,8 @@ func (w *responseWriter) TakeStream(taker muxed.Waker) (muxed.Stream, error) {
 	w.taken, w.over = true, true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st.taker, st.duplex = taker, duplex
+	st.taker, st.duplex, st.tunnel = taker, duplex, tunnel
+	st.plain = st.r.Header[":protocol"] == nil
 	if st.stopTimers(); duplex && st.body.size > 0 {
 		received := st.body
 		st.input, st.body = &received, queue{}
@@ -164,6 +165,9 @@ func (st *stream) Err() error {
 func (st *stream) cause() error {
 	var reset http2.StreamError
 	switch {
+	case st.tunnel && st.err == errStreamEnded:
+		return nil
+	case st.tunnel:
 	case errors.As(st.err, &reset) &&
 		(reset.Code == http2.ErrCodeCancel || reset.Code == http2.ErrCodeNo):
 		return io.EOF
@@ -201,7 +205,11 @@ func (st *stream) Close() {
 func (st *stream) Reset() {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
-	st.abandon(http2.ErrCodeCancel)
+	code := http2.ErrCodeCancel // RFC 8441 (5) has it also for a tunnel
+	if st.tunnel && st.plain {
+		code = http2.ErrCodeConnect
+	}
+	st.abandon(code)
 }
 
 // abandon resets the stream, unless it has ended, and discards what was not read. The caller holds
