@@ -1,0 +1,727 @@
+package http2
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/park"
+)
+
+// A forward is a forward proxy, and a host to which it connects.
+type forward struct {
+	*park.Tunnels
+	proxy  *park.ConnectProxy
+	http2  *Server
+	host   net.Listener
+	closed chan error // what OnClose gets
+	url    string
+}
+
+// serveTunnels starts a forward proxy that lets everybody connect to its host.
+func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure bool) *forward {
+	host, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { host.Close() })
+	x := &forward{Tunnels: tunnels, host: host, closed: make(chan error, 100_000)}
+	tunnels.OnClose = func(_ *park.Tunnel, err error) { x.closed <- err }
+	x.proxy = &park.ConnectProxy{Tunnels: tunnels, Inside: []string{"127.0.0.1"},
+		Ports: []int{host.Addr().(*net.TCPAddr).Port},
+		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
+	hs.Handler = x.proxy
+	x.http2 = &Server{Linger: -1, Server: hs}
+	x.url = serve(t, x.http2, secure)
+	t.Cleanup(func() {
+		tunnels.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		must(t, tunnels.Shutdown(ctx))
+		if st := tunnels.Stats(); st.Conns != 0 || st.Parked != 0 || st.QueuedBytes != 0 {
+			t.Errorf("left behind: %+v", st)
+		}
+	})
+	return x
+}
+
+// connectTo writes a CONNECT request.
+func (p *peer) connectTo(stream uint32, target string, more ...string) {
+	p.openPart(stream, false, true, append([]string{":method", "CONNECT", ":authority", target}, more...)...)
+}
+
+// open opens a tunnel, and returns the host's end of it.
+func (x *forward) open(t testing.TB, p *peer, stream uint32) *net.TCPConn {
+	t.Helper()
+	p.connectTo(stream, x.host.Addr().String())
+	must(t, p.send())
+	p.want(fmt.Sprint(stream, " status 200"))
+	return x.accept(t)
+}
+
+func (x *forward) accept(t testing.TB) *net.TCPConn {
+	t.Helper()
+	conn, err := x.host.Accept()
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(timeout))
+	return conn.(*net.TCPConn)
+}
+
+// waits waits until so many sides of tunnels are parked, and all connections below them. A side
+// whose host has ended its stream is not parked.
+func (x *forward) waits(t testing.TB, sides, conns int) {
+	t.Helper()
+	until(t, "everything is parked", func() bool {
+		st := x.Stats()
+		return st.Parked == sides && st.Running == 0 && x.http2.Stats().Parked == conns
+	})
+}
+
+// ends waits for OnClose.
+func (x *forward) ends(t testing.TB) error {
+	t.Helper()
+	return await.Receive(t, "OnClose", x.closed)
+}
+
+// say sends data on a tunnel.
+func (p *peer) data(stream uint32, end bool, text string) {
+	p.t.Helper()
+	p.WriteData(stream, end, []byte(text))
+	must(p.t, p.send())
+}
+
+// wantText reads as many bytes as text has.
+func wantText(t testing.TB, conn net.Conn, text string) {
+	t.Helper()
+	b := make([]byte, len(text))
+	if n, err := io.ReadFull(conn, b); err != nil || string(b) != text {
+		t.Fatalf("got %q, %v, want %q", b[:n], err, text)
+	}
+}
+
+func sendText(t testing.TB, conn net.Conn, text string) {
+	t.Helper()
+	_, err := io.WriteString(conn, text)
+	must(t, err)
+}
+
+// reset makes the system send RST.
+func reset(conn *net.TCPConn) {
+	conn.SetLinger(0)
+	conn.Close()
+}
+
+// restOf reads to the end, and says what that is.
+func restOf(conn net.Conn) string {
+	b, err := io.ReadAll(conn)
+	switch {
+	case err == nil:
+		return fmt.Sprintf("%q, EOF", b)
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.Errno(10054)): // WSAECONNRESET
+		return fmt.Sprintf("%q, reset", b)
+	}
+	return fmt.Sprintf("%q, %v", b, err)
+}
+
+func isReset(code http2.ErrCode) func(error) bool {
+	return func(err error) bool {
+		var e http2.StreamError
+		return errors.As(err, &e) && e.Code == code
+	}
+}
+
+func isError(want error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, want) }
+}
+
+// A tunnel needs no goroutine over HTTP/2: its stream, its backend's connection, and the connection
+// below the stream are parked. Bytes go to and fro in any pieces, also those that a client sends
+// before it has the answer.
+func TestTunnels(t *testing.T) {
+	both(t, func(t *testing.T, secure bool) {
+		x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
+		p := dial(t, x.url)
+		const tunnels = 100
+		p.connectTo(1, x.host.Addr().String())
+		p.WriteData(1, false, []byte("early, "))
+		must(t, p.send())
+		p.want("1 status 200")
+		first := x.accept(t)
+		wantText(t, first, "early, ")
+		x.waits(t, 2, 1)
+		before := runtime.NumGoroutine()
+		hosts := []*net.TCPConn{first}
+		for i := range tunnels - 1 {
+			hosts = append(hosts, x.open(t, p, id(i+1)))
+		}
+		x.waits(t, 2*tunnels, 1)
+		until(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+8 })
+		for range 3 {
+			for i, host := range hosts {
+				for _, part := range []string{"a", "bc"} {
+					p.data(id(i), false, part)
+					wantText(t, host, part)
+					sendText(t, host, part)
+					p.want(fmt.Sprintf("%d data %q end false", id(i), part))
+				}
+			}
+			x.waits(t, 2*tunnels, 1)
+		}
+		until(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+8 })
+		st := x.Stats()
+		if want := uint64(9*tunnels + len("early, ")); st.BytesForth != want || st.BytesBack != want-7 {
+			t.Errorf("%d bytes forth, %d back", st.BytesForth, st.BytesBack)
+		}
+		for i, host := range hosts {
+			p.data(id(i), true, "")
+			wantRestOf(t, host, `"", EOF`)
+			host.Close()
+			p.want(fmt.Sprintf("%d data %q end true", id(i), ""))
+			if err := x.ends(t); err != nil {
+				t.Errorf("OnClose got %v", err)
+			}
+		}
+		p.synced()
+	})
+}
+
+func wantRestOf(t testing.TB, conn net.Conn, want string) {
+	t.Helper()
+	if got := restOf(conn); got != want {
+		t.Errorf("the host got %s, want %s", got, want)
+	}
+}
+
+// A tunnelCase is something that happens to a tunnel on stream 1, after a byte each way.
+type tunnelCase struct {
+	name string
+	act  func(t *testing.T, x *forward, p *peer, host *net.TCPConn)
+	// client are the frames that the client gets, and host is what the host reads, with the end of
+	// its stream.
+	client []string
+	host   string
+	cause  func(error) bool // of OnClose
+	over   bool             // the client's connection has ended
+}
+
+var tunnelCases = []tunnelCase{
+	{name: "the client ends its stream first",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "question")
+			wantText(t, host, "question")
+			sendText(t, host, "answer")
+			p.want(`1 data "answer" end false`)
+			must(t, host.CloseWrite())
+		}, client: []string{`1 data "" end true`}, host: `"", EOF`, cause: isError(nil)},
+	{name: "the host ends its stream first",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			sendText(t, host, "all")
+			p.want(`1 data "all" end false`)
+			must(t, host.CloseWrite())
+			p.want(`1 data "" end true`)
+			x.waits(t, 1, 1)
+			p.data(1, false, "much")
+			p.data(1, true, "")
+		}, host: `"much", EOF`, cause: isError(nil)},
+	{name: "END_STREAM with the last bytes",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "last")
+			must(t, host.CloseWrite())
+		}, client: []string{`1 data "" end true`}, host: `"last", EOF`, cause: isError(nil)},
+	{name: "the host closes",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			host.Close()
+			p.want(`1 data "" end true`)
+			p.data(1, true, "")
+		}, cause: isError(nil)},
+	{name: "the host resets",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			reset(host)
+		}, client: []string{"1 reset CONNECT_ERROR"}, cause: isError(syscall.ECONNRESET)},
+	{name: "the host resets after the client has ended its stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "")
+			wantRestOf(t, host, `"", EOF`)
+			x.waits(t, 2, 1)
+			reset(host)
+		}, client: []string{"1 reset CONNECT_ERROR"}, cause: isError(syscall.ECONNRESET)},
+	{name: "the client resets",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			p.WriteRSTStream(1, http2.ErrCodeCancel)
+			must(t, p.send())
+		}, host: `"", reset`, cause: isReset(http2.ErrCodeCancel)},
+	{name: "the client resets with NO_ERROR",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteRSTStream(1, http2.ErrCodeNo)
+			must(t, p.send())
+		}, host: `"", reset`, cause: isReset(http2.ErrCodeNo)},
+	{name: "the client resets after it has ended its stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "x")
+			wantText(t, host, "x")
+			x.waits(t, 2, 1)
+			p.WriteRSTStream(1, http2.ErrCodeConnect)
+			must(t, p.send())
+			until(t, "the tunnel has ended", func() bool { return x.Stats().Conns == 0 })
+		}, host: `"", EOF`, cause: isReset(http2.ErrCodeConnect)},
+	{name: "the client resets after the host has ended its stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			must(t, host.CloseWrite())
+			p.want(`1 data "" end true`)
+			x.waits(t, 1, 1)
+			p.WriteRSTStream(1, http2.ErrCodeCancel)
+			must(t, p.send())
+		}, host: `"", reset`, cause: isReset(http2.ErrCodeCancel)},
+	{name: "the client breaks its stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteWindowUpdate(1, maxWindow)
+			must(t, p.send())
+		}, client: []string{"1 reset FLOW_CONTROL_ERROR"}, host: `"", reset`,
+		cause: isReset(http2.ErrCodeFlowControl)},
+	{name: "trailers",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			b := p.fields("a", "b")
+			p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b, EndStream: true, EndHeaders: true})
+			must(t, p.send())
+		}, client: []string{"1 reset PROTOCOL_ERROR"}, host: `"", reset`,
+		cause: isReset(http2.ErrCodeProtocol)},
+	{name: "the client's connection ends",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			p.conn.Close()
+		}, host: `"", reset`, cause: isError(net.ErrClosed), over: true},
+	{name: "the client's connection breaks a rule",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteData(0, false, nil)
+			must(t, p.send())
+		}, client: []string{"goaway 1 PROTOCOL_ERROR", "the end"}, over: true, host: `"", reset`,
+		cause: func(err error) bool {
+			var e http2.ConnectionError
+			return errors.As(err, &e) && http2.ErrCode(e) == http2.ErrCodeProtocol
+		}},
+	{name: "the client sends GOAWAY",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteGoAway(0, http2.ErrCodeNo, nil)
+			p.data(1, false, "to")
+			wantText(t, host, "to")
+			sendText(t, host, "fro")
+			p.want(`1 data "fro" end false`)
+			p.data(1, true, "")
+			must(t, host.CloseWrite())
+		}, client: []string{`1 data "" end true`}, host: `"", EOF`, cause: isError(nil)},
+	{name: "the HTTP/2 server shuts down",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			done := make(chan error, 1)
+			go func() { done <- x.http2.Shutdown(context.Background()) }()
+			p.want("goaway 1 NO_ERROR")
+			x.waits(t, 2, 1)
+			p.connectTo(3, x.host.Addr().String()) // it is not begun
+			p.data(1, false, "to")
+			wantText(t, host, "to")
+			sendText(t, host, "fro")
+			p.want(`1 data "fro" end false`)
+			p.data(1, true, "")
+			must(t, host.CloseWrite())
+			p.want(`1 data "" end true`)
+			must(t, await.Receive(t, "the end of Shutdown", done))
+		}, client: []string{"the end"}, over: true, host: `"", EOF`, cause: isError(nil)},
+	{name: "the HTTP/2 server is closed",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) { x.http2.Close() },
+		// The client's stream is cut by the end of the connection.
+		client: []string{"the end"}, over: true, host: `"", reset`, cause: isError(net.ErrClosed)},
+	{name: "Shutdown, for which there is time",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			done := make(chan error, 1)
+			go func() { done <- x.Shutdown(context.Background()) }()
+			until(t, "tunnels are refused", func() bool {
+				other := dial(t, x.url)
+				defer other.conn.Close()
+				other.connectTo(1, x.host.Addr().String())
+				must(t, other.send())
+				got := other.next()
+				x.accept(t).Close()
+				return got == "1 status 503"
+			})
+			p.data(1, true, "to")
+			wantText(t, host, "to")
+			must(t, host.CloseWrite())
+			must(t, await.Receive(t, "the end of Shutdown", done))
+		}, client: []string{`1 data "" end true`}, host: `"", EOF`, cause: isError(nil)},
+	{name: "Shutdown, whose time is over",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := x.Shutdown(ctx); err != context.Canceled {
+				t.Errorf("Shutdown: %v", err)
+			}
+		}, client: []string{"1 reset CONNECT_ERROR"}, host: `"", reset`, cause: isError(park.ErrServerClosed)},
+}
+
+// What happens to one side of a tunnel over HTTP/2 is passed to the other, as RFC 9113 (8.5) asks.
+// The other streams of the connection go on.
+func TestTunnelOutcomes(t *testing.T) {
+	for _, c := range tunnelCases {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func(t *testing.T, secure bool) {
+				x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
+				p := dial(t, x.url)
+				host := x.open(t, p, 1)
+				p.data(1, false, "x")
+				wantText(t, host, "x")
+				sendText(t, host, "y")
+				p.want(`1 data "y" end false`)
+				c.act(t, x, p, host)
+				p.want(c.client...)
+				if err := x.ends(t); !c.cause(err) {
+					t.Errorf("OnClose got %v", err)
+				}
+				if c.host != "" {
+					wantRestOf(t, host, c.host)
+				}
+				if !c.over {
+					p.synced()
+				}
+			})
+		})
+	}
+}
+
+// An idle tunnel ends by its timeouts, and both sides have got everything.
+func TestTunnelTimeouts(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		tunnels *park.Tunnels
+		half    bool
+	}{
+		{"idle", &park.Tunnels{IdleTimeout: 50 * time.Millisecond}, false},
+		{"half-closed", &park.Tunnels{IdleTimeout: timeout, HalfCloseTimeout: 50 * time.Millisecond}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := serveTunnels(t, c.tunnels, new(http.Server), false)
+			p := dial(t, x.url)
+			host := x.open(t, p, 1)
+			want := `"", EOF`
+			if c.half {
+				p.data(1, true, "last")
+				want = `"last", EOF`
+			}
+			p.want(`1 data "" end true`)
+			if !c.half {
+				p.want("1 reset NO_ERROR")
+			}
+			if err := x.ends(t); err != park.ErrIdle {
+				t.Errorf("OnClose got %v", err)
+			}
+			wantRestOf(t, host, want)
+		})
+	}
+}
+
+// sequence returns n bytes of a sequence, from a place on.
+func sequence(at, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		j := at + i
+		b[i] = byte(j ^ j>>8 ^ j>>16)
+	}
+	return b
+}
+
+// dataOf reads DATA frames of a stream until it has n bytes, and checks them.
+func (p *peer) dataOf(stream uint32, at, n int) {
+	p.t.Helper()
+	for got := 0; got < n; {
+		f, err := p.ReadFrame()
+		must(p.t, err)
+		switch f := f.(type) {
+		case *http2.DataFrame:
+			if !bytes.Equal(f.Data(), sequence(at+got, len(f.Data()))) || f.StreamID != stream {
+				p.t.Fatalf("stream %d: other bytes after %d", f.StreamID, at+got)
+			}
+			got += len(f.Data())
+		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			p.t.Fatal(f)
+		}
+	}
+}
+
+// The window of a client that reads slowly holds the host back. Nothing but what the tunnel has
+// received is kept then, and no goroutine. All bytes arrive when the window opens, by any steps.
+func TestTunnelOfSlowClient(t *testing.T) {
+	both(t, func(t *testing.T, secure bool) {
+		x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
+		p := dial(t, x.url)
+		host := x.open(t, p, 1)
+		x.waits(t, 2, 1)
+		before := runtime.NumGoroutine()
+		const size = 9 << 20
+		sent := make(chan error, 1)
+		go func() {
+			_, err := host.Write(sequence(0, size))
+			host.CloseWrite()
+			sent <- err
+		}()
+		p.dataOf(1, 0, initialWindow)
+		until(t, "the tunnel is held back", func() bool {
+			st := x.Stats()
+			return st.QueuedBytes > 0 && st.Parked == 1 && st.Running == 0 && x.http2.Stats().Parked == 1
+		})
+		if st := x.Stats(); st.QueuedBytes > 32<<10 {
+			t.Errorf("%d bytes are queued", st.QueuedBytes)
+		}
+		until(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+3 })
+		at := initialWindow
+		for step := 1; at < size; step = min(3*step, size-at) {
+			p.WriteWindowUpdate(1, uint32(step))
+			p.WriteWindowUpdate(0, uint32(step))
+			must(t, p.send())
+			p.dataOf(1, at, step)
+			at += step
+		}
+		p.want(`1 data "" end true`)
+		must(t, await.Receive(t, "the end of Write", sent))
+		p.data(1, true, "")
+		if err := x.ends(t); err != nil {
+			t.Errorf("OnClose got %v", err)
+		}
+	})
+}
+
+// A host that does not read holds its client back, by the window of the stream, and no other tunnel
+// of the connection if that window is smaller than that of the connection. All bytes arrive when it
+// reads.
+func TestTunnelOfSlowHost(t *testing.T) {
+	both(t, func(t *testing.T, secure bool) {
+		const window = 64 << 10
+		x := serveTunnels(t, new(park.Tunnels), &http.Server{
+			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}, secure)
+		p := dial(t, x.url)
+		slow := x.open(t, p, 1)
+		fast := x.open(t, p, 3)
+		must(t, slow.SetReadBuffer(4<<10))
+		x.waits(t, 4, 1)
+		before := runtime.NumGoroutine()
+		var sent, credit int = 0, window
+		// grant reads frames until the client may send on the stream, or a PING is answered.
+		grant := func() bool {
+			p.WritePing(false, [8]byte{1})
+			must(t, p.send())
+			for {
+				f, err := p.ReadFrame()
+				must(t, err)
+				switch f := f.(type) {
+				case *http2.WindowUpdateFrame:
+					if f.StreamID == 1 {
+						credit += int(f.Increment)
+					}
+				case *http2.PingFrame:
+					return credit > 0
+				default:
+					t.Fatal(f)
+				}
+			}
+		}
+		for full := false; !full; {
+			for credit > 0 {
+				n := min(credit, maxFrameSize)
+				p.WriteData(1, false, sequence(sent, n))
+				must(t, p.send())
+				sent, credit = sent+n, credit-n
+			}
+			until(t, "the tunnel goes on, or is held back", func() bool {
+				st := x.Stats() // before the client is asked
+				full = !grant() && st.Running == 0 && st.QueuedBytes > 0
+				return full || credit > 0
+			})
+		}
+		if st := x.Stats(); st.QueuedBytes > 32<<10 {
+			t.Errorf("%d bytes are queued", st.QueuedBytes)
+		}
+		until(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+3 })
+		p.data(3, false, "beside it")
+		wantText(t, fast, "beside it")
+		sendText(t, fast, "as well")
+		for f := ""; f != `3 data "as well" end false`; f = p.next() {
+			if f != "" && f != "PING" {
+				t.Fatal(f)
+			}
+		}
+		done := make(chan error, 1)
+		go func() {
+			b, err := io.ReadAll(slow)
+			if err == nil && !bytes.Equal(b, sequence(0, len(b))) {
+				err = errors.New("other bytes")
+			}
+			if err == nil && len(b) != 3<<20 {
+				err = fmt.Errorf("%d bytes", len(b))
+			}
+			done <- err
+		}()
+		for sent < 3<<20 {
+			for credit > 0 && sent < 3<<20 {
+				n := min(credit, maxFrameSize, 3<<20-sent)
+				p.WriteData(1, false, sequence(sent, n))
+				must(t, p.send())
+				sent, credit = sent+n, credit-n
+			}
+			grant()
+		}
+		p.data(1, true, "")
+		must(t, await.Receive(t, "the end of Read", done))
+	})
+}
+
+// A ConnectProxy refuses over HTTP/2 what it refuses over HTTP/1.1, with the same status.
+func TestConnectProxyRefuses(t *testing.T) {
+	x := serveTunnels(t, &park.Tunnels{MaxConns: 1}, new(http.Server), false)
+	x.http2.ExtendedConnect = true
+	here := x.host.Addr().String()
+	_, port, _ := net.SplitHostPort(here)
+	p := dial(t, x.url)
+	x.open(t, p, 1) // as many as there may be
+	stream := uint32(1)
+	for _, c := range []struct {
+		what   string
+		fields []string
+		want   int
+	}{
+		{"over MaxConns", []string{":method", "CONNECT", ":authority", here}, 503},
+		{"another port", []string{":method", "CONNECT", ":authority", "127.0.0.1:1"}, 403},
+		{"inside", []string{":method", "CONNECT", ":authority", "127.0.0.2:" + port}, 403},
+		{"inside, mapped", []string{":method", "CONNECT", ":authority", "[::ffff:127.0.0.1]:" + port}, 403},
+		{"inside by name", []string{":method", "CONNECT", ":authority", "localhost:" + port}, 403},
+		{"a length", []string{":method", "CONNECT", ":authority", here, "content-length", "0"}, 400},
+		{"no port", []string{":method", "CONNECT", ":authority", "127.0.0.1"}, 400},
+		{"a large port", []string{":method", "CONNECT", ":authority", "127.0.0.1:65536"}, 400},
+		{"a named port", []string{":method", "CONNECT", ":authority", "127.0.0.1:https"}, 400},
+		{"no host", []string{":method", "CONNECT", ":authority", ":" + port}, 400},
+		{"another method", []string{":method", "GET", ":scheme", "http", ":authority", here, ":path", "/"}, 405},
+		{"a protocol", []string{":method", "CONNECT", ":protocol", "websocket", ":scheme", "http",
+			":authority", here, ":path", "/"}, 501},
+	} {
+		stream += 2
+		p.openPart(stream, false, true, c.fields...)
+		must(t, p.send())
+		got := p.next()
+		if want := fmt.Sprint(stream, " status ", c.want); got != want {
+			t.Errorf("%s: got %s, want %s", c.what, got, want)
+		}
+		text := fmt.Sprintf("%d data %q end true", stream, http.StatusText(c.want)+"\n")
+		p.want(text, fmt.Sprint(stream, " reset NO_ERROR"))
+	}
+	x.host.Close()
+	p.connectTo(stream+2, here)
+	must(t, p.send())
+	p.want(fmt.Sprint(stream+2, " status 502"))
+}
+
+// Allow sees the request and the resolved address over HTTP/2 too.
+func TestConnectProxyAllows(t *testing.T) {
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), true)
+	x.proxy.Allow = func(r *http.Request, addr netip.AddrPort) bool {
+		return r.Header.Get("Proxy-Authorization") == "secret" && addr.String() == x.host.Addr().String() &&
+			r.TLS != nil == strings.HasPrefix(r.Header.Get("Want"), "tls")
+	}
+	p := dial(t, x.url)
+	p.connectTo(1, x.host.Addr().String(), "proxy-authorization", "wrong")
+	p.connectTo(3, x.host.Addr().String(), "proxy-authorization", "secret")
+	must(t, p.send())
+	got := map[string]bool{p.next(): true}
+	for len(got) < 4 {
+		got[p.next()] = true
+	}
+	if !got["1 status 403"] || !got["3 status 200"] {
+		t.Errorf("got %v", got)
+	}
+	x.accept(t)
+}
+
+// A client whose request ends with its headers has ended its side of the tunnel.
+func TestConnectEndsAtOnce(t *testing.T) {
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	p := dial(t, x.url)
+	p.openPart(1, true, true, ":method", "CONNECT", ":authority", x.host.Addr().String())
+	must(t, p.send())
+	p.want("1 status 200")
+	host := x.accept(t)
+	sendText(t, host, "hello")
+	p.want(`1 data "hello" end false`)
+	wantRestOf(t, host, `"", EOF`)
+	host.Close()
+	p.want(`1 data "" end true`)
+	if err := x.ends(t); err != nil {
+		t.Errorf("OnClose got %v", err)
+	}
+}
+
+// A client that resets its request while the proxy connects ends that.
+func TestConnectIsReset(t *testing.T) {
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	begun, ended := make(chan bool, 1), make(chan error, 1)
+	x.proxy.Dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
+		begun <- true
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	}
+	p := dial(t, x.url)
+	p.connectTo(1, x.host.Addr().String())
+	must(t, p.send())
+	await.Receive(t, "the attempt", begun)
+	p.WriteRSTStream(1, http2.ErrCodeCancel)
+	must(t, p.send())
+	await.Receive(t, "the end of the attempt", ended)
+	p.synced()
+	if st := x.Stats(); st.Accepted != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Responses that cannot be joined are refused, and the handler can answer.
+func TestJoinResponseRefuses(t *testing.T) {
+	tunnels := new(park.Tunnels)
+	defer tunnels.Close()
+	join := func(w http.ResponseWriter) {
+		a, b := net.Pipe()
+		defer a.Close()
+		defer b.Close()
+		_, err := tunnels.JoinResponse(w, a, park.TunnelOptions{})
+		fmt.Fprint(w, errors.Is(err, http.ErrNotSupported))
+	}
+	s := &Server{Server: handler(func(w http.ResponseWriter, r *http.Request) {
+		if code, err := strconv.Atoi(r.Header.Get("Status")); err == nil {
+			w.WriteHeader(code)
+		}
+		join(w)
+	})}
+	p := dial(t, serve(t, s, false))
+	p.connectTo(1, "x:1", "status", "403")
+	must(t, p.send())
+	p.want("1 status 403", `1 data "true" end true`, "1 reset NO_ERROR")
+	p.connectTo(3, "x:1", "content-length", "1")
+	must(t, p.send())
+	p.want("3 status 200", `3 data "true" end true`, "3 reset NO_ERROR")
+	p.get(5)
+	must(t, p.send())
+	p.want("5 status 200", `5 data "true" end true`)
+	if st := tunnels.Stats(); st.Conns != 0 || st.Accepted != 0 {
+		t.Errorf("%+v", st)
+	}
+}
