@@ -515,7 +515,6 @@ func TestTunnelOfSlowHost(t *testing.T) {
 		p := dial(t, x.url)
 		slow := x.open(t, p, 1)
 		fast := x.open(t, p, 3)
-		must(t, slow.SetReadBuffer(4<<10))
 		x.waits(t, 4, 1)
 		before := runtime.NumGoroutine()
 		var sent, credit int = 0, window
@@ -563,20 +562,21 @@ func TestTunnelOfSlowHost(t *testing.T) {
 				t.Fatal(f)
 			}
 		}
+		all := sent + 1<<20
 		done := make(chan error, 1)
 		go func() {
 			b, err := io.ReadAll(slow)
 			if err == nil && !bytes.Equal(b, sequence(0, len(b))) {
 				err = errors.New("other bytes")
 			}
-			if err == nil && len(b) != 3<<20 {
+			if err == nil && len(b) != all {
 				err = fmt.Errorf("%d bytes", len(b))
 			}
 			done <- err
 		}()
-		for sent < 3<<20 {
-			for credit > 0 && sent < 3<<20 {
-				n := min(credit, maxFrameSize, 3<<20-sent)
+		for sent < all {
+			for credit > 0 && sent < all {
+				n := min(credit, maxFrameSize, all-sent)
 				p.WriteData(1, false, sequence(sent, n))
 				must(t, p.send())
 				sent, credit = sent+n, credit-n
