@@ -93,6 +93,7 @@ func Start(config NodeConfig) (*Node, error) {
 		// What is published there passes for stored, with the sequence that its headers have.
 		// And only gateways give orders, and say who is there.
 		subjects := []string{republishedPrefix + ">", storedPrefix + controlTopic,
+			storedPrefix + mercureTopic, storedPrefix + mercureIDPrefix + ">",
 			livePrefix + presencePrefix + ">", "push.p.>"}
 		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: subjects}}
 		o.Users = []*server.User{{Username: anyClient, Permissions: deny}}
