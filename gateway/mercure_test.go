@@ -18,13 +18,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// mercureConfig is that of most tests.
+// mercureTestConfig is that of most tests.
 func mercureTestConfig() Config {
 	return Config{Authorize: JWT("HS256", secret), Heartbeat: -1,
 		Mercure: &MercureConfig{Anonymous: true, Subscriptions: true}}
 }
 
-// mercureToken1 returns a token with the claim "mercure", that does not expire if d is 0.
+// mercureTestToken returns a token with the claim "mercure", that does not expire if d is 0.
 func mercureTestToken(t *testing.T, d time.Duration, publish, subscribe []string) string {
 	t.Helper()
 	c := jwt.MapClaims{"sub": "alice", "mercure": map[string]any{"publish": publish,
@@ -36,10 +36,7 @@ func mercureTestToken(t *testing.T, d time.Duration, publish, subscribe []string
 }
 
 // A mercureReader is a client of Mercure. Its blocks are those of sseReader.
-type mercureReader struct {
-	sseReader
-	block []string // the lines of the last one
-}
+type mercureReader struct{ sseReader }
 
 // openMercure subscribes. header has names and values.
 func openMercure(address, query string, header ...string) (*mercureReader, error) {
