@@ -24,6 +24,9 @@ type Grant struct {
 	// Subject names the client's user. Connections with the same one share the limits of a client,
 	// and can be disconnected by it.
 	Subject string
+	// Mercure is what the client may do by Mercure's protocol, where the other fields but Control,
+	// Subject and Expires have no meaning.
+	Mercure MercureGrant
 	Expires time.Time // when the client is disconnected; zero is never
 }
 
@@ -53,8 +56,13 @@ const (
 )
 
 // Token returns the token of a request: from the header Authorization, a cookie, or the query. The last is for EventSource
-// and WebSocket in browsers, which cannot set headers. The gateway writes no query to a log.
+// and WebSocket in browsers, which cannot set headers. The gateway writes no query to a log. For
+// requests of Mercure's protocol the cookie is [MercureCookie] and the parameter is
+// [MercureParameter], which counts before the cookie.
 func Token(r *http.Request) string {
+	if isMercure(r) {
+		return mercureToken(r)
+	}
 	if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return strings.TrimSpace(t)
 	}
@@ -75,11 +83,12 @@ type claims struct {
 		Presence []string `json:"presence"`
 		Control  bool     `json:"control"`
 	} `json:"push"`
+	Mercure MercureGrant `json:"mercure"`
 }
 
 // JWT returns an authorization by signed tokens. key is as jwt.Parser expects for the method: a []byte for HS256, an
-// ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, and be signed
-// by that method. There is one key, so their "kid" has no meaning; one with "crit" is refused.
+// ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, but for those
+// of Mercure's protocol, and be signed by that method. There is one key, so their "kid" has no meaning; one with "crit" is refused.
 func JWT(method string, key any) func(*http.Request) (Grant, error) {
 	return tokens(func(*jwt.Token) (any, error) { return key, nil }, method)
 }
@@ -87,6 +96,7 @@ func JWT(method string, key any) func(*http.Request) (Grant, error) {
 // tokens returns an authorization by tokens of some methods, whose keys keyOf returns.
 func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, error) {
 	parser := jwt.NewParser(jwt.WithValidMethods(methods), jwt.WithExpirationRequired())
+	lasting := jwt.NewParser(jwt.WithValidMethods(methods)) // Mercure leaves that to the issuer
 	known := func(t *jwt.Token) (any, error) {
 		if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
 			return nil, errCritical
@@ -99,6 +109,10 @@ func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, er
 			return Grant{}, ErrNoToken
 		}
 		var c claims
+		parser := parser
+		if isMercure(r) {
+			parser = lasting
+		}
 		if _, err := parser.ParseWithClaims(token, &c, known); err != nil {
 			return Grant{}, fmt.Errorf("gateway: token: %w", err)
 		}
@@ -110,9 +124,12 @@ func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, er
 		if len(c.Subject) > maxSubject {
 			return Grant{}, errSubject
 		}
-		return Grant{Read: c.Push.Read, Write: c.Push.Write, Presence: c.Push.Presence,
-			Control: c.Push.Control,
-			Subject: c.Subject, Expires: c.ExpiresAt.Time}, nil
+		grant := Grant{Read: c.Push.Read, Write: c.Push.Write, Presence: c.Push.Presence,
+			Control: c.Push.Control, Subject: c.Subject, Mercure: c.Mercure}
+		if c.ExpiresAt != nil {
+			grant.Expires = c.ExpiresAt.Time
+		}
+		return grant, nil
 	}
 }
 
@@ -126,14 +143,23 @@ func (g *Gateway) authorize(w http.ResponseWriter, r *http.Request) (Grant, bool
 		return everything, true
 	}
 	grant, err := g.config.Authorize(r)
+	if errors.Is(err, ErrNoToken) && isMercure(r) && r.Method == http.MethodGet &&
+		r.URL.Path == mercurePath && g.config.Mercure.Anonymous {
+		return Grant{}, true // for updates that are not private
+	}
 	if err == nil && !grant.Expires.IsZero() && !grant.Expires.After(time.Now()) {
 		err = errExpired
 	}
 	if err != nil {
-		g.hub.count.denied.Add(1)
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "not authorized", http.StatusUnauthorized) // the reason is not for the client
+		g.denyToken(w)
 		return Grant{}, false
 	}
 	return grant, true
+}
+
+// denyToken answers a request whose token is not valid.
+func (g *Gateway) denyToken(w http.ResponseWriter) {
+	g.hub.count.denied.Add(1)
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, "not authorized", http.StatusUnauthorized) // the reason is not for the client
 }

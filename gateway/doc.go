@@ -20,6 +20,7 @@
 //	event.go     an event, and its forms on the wire, each made once
 //	sse.go, poll.go, socket.go   the three ways to subscribe; package sse, park.Suspend and package
 //	             websocket have the connections
+//	mercure.go, mercurepublish.go, mercuresubscriptions.go  Mercure's protocol, on the same stream
 //	presence.go  who is on a topic, on all nodes
 //	control.go   orders to disconnect and to unsubscribe clients
 //	clients.go   the clients of this node, which control.go and the ends of tokens look through

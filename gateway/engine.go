@@ -85,6 +85,7 @@ func Start(config NodeConfig) (*Node, error) {
 		// started when little was free would refuse events after room was made.
 		JetStreamMaxStore: 1 << 60,
 	}
+	var connect []nats.Option
 	var err error
 	if config.Listen != "" {
 		if o.Host, o.Port, err = splitAddr(config.Listen); err != nil {
@@ -93,10 +94,13 @@ func Start(config NodeConfig) (*Node, error) {
 		// What is published there passes for stored, with the sequence that its headers have.
 		// And only gateways give orders, and say who is there.
 		subjects := []string{republishedPrefix + ">", storedPrefix + controlTopic,
+			storedPrefix + mercureTopic, storedPrefix + mercureIDPrefix + ">",
 			livePrefix + presencePrefix + ">", "push.p.>"}
 		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: subjects}}
-		o.Users = []*server.User{{Username: anyClient, Permissions: deny}}
+		own := &server.User{Username: ownClient, Password: crand.Text()}
+		o.Users = []*server.User{{Username: anyClient, Permissions: deny}, own}
 		o.NoAuthUser = anyClient
+		connect = append(connect, nats.UserInfo(own.Username, own.Password))
 	}
 	if config.Cluster != "" {
 		o.Cluster.Name, o.Cluster.PingInterval, o.Cluster.MaxPingsOut = clusterName, routePing, routePings
@@ -111,7 +115,6 @@ func Start(config NodeConfig) (*Node, error) {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: r})
 		}
 	}
-	var connect []nats.Option
 	if o.DontListen && config.Cluster != "" {
 		// nats-server has no routes without a listener for clients. So there is one, on a port of this machine, with a token
 		// that only this process knows.
@@ -163,8 +166,12 @@ func checkStore(store string, clustered bool) error {
 	return nil
 }
 
-// anyClient is the user that clients without a name are.
-const anyClient = "client"
+// anyClient is the user that clients without a name are. ownClient is the gateway, whose password
+// only this process knows.
+const (
+	anyClient = "client"
+	ownClient = "gateway"
+)
 
 const (
 	maxPayload = 8 << 20 // bytes of a message with its headers

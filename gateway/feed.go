@@ -33,6 +33,7 @@ type feed struct {
 	filter  string
 	live    bool
 	wild    bool
+	updates bool    // those of Mercure; the members choose among the events
 	counted bool    // the members are those of the topic's presence
 	roster  *roster // of a topic of presence, otherwise nil
 	sub     *nats.Subscription
@@ -181,6 +182,10 @@ func (f *feed) read() {
 // dispatch gives an event to all members. No member makes it wait. The caller holds f.mu.
 func (f *feed) dispatch(e *event) {
 	f.hub.count.events.Add(1)
+	if f.updates {
+		f.dispatchUpdate(e)
+		return
+	}
 	delivered := uint64(0)
 	for _, m := range f.members {
 		if (e.at.seq == 0 || e.at.seq > m.after) && m.client.deliver(m.topic, e) {
@@ -245,7 +250,7 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 		}
 		h := f.hub
 		last, err := h.history.replay(ctx, h.epoch, f.filter, after, floor, func(e *event) error {
-			if s.deliver(topic, e) {
+			if m, ok := s.to.(*mercureStream); ok && m.replay(e) || !ok && s.deliver(topic, e) {
 				h.count.delivered.Add(1)
 			}
 			if hold {

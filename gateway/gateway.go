@@ -63,6 +63,8 @@ type Config struct {
 	// Presence are the topics, or filters with wildcards, of which it is known who is there. There
 	// are none by default.
 	Presence []string
+	// Mercure enables Mercure's protocol. It needs Authorize. nil is none.
+	Mercure *MercureConfig
 	// Webhooks are asked before clients may do something. There are none by default.
 	Webhooks Webhooks
 	// Hosts are the names under which clients reach the gateway, such as push.example.org; IP
@@ -104,7 +106,7 @@ type Config struct {
 }
 
 // A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket,
-// /poll, /publish, /healthz and /readyz. A program serves it by a park.HTTPServer, so that
+// /poll, /publish, /healthz and /readyz, and those of Mercure's protocol if Config.Mercure enables it. A program serves it by a park.HTTPServer, so that
 // connections between requests are parked too. Its methods may be called concurrently.
 type Gateway struct {
 	config   Config
@@ -115,6 +117,7 @@ type Gateway struct {
 	events   *sse.Server
 	polls    pollSet
 	sockets  *websocket.Server
+	mercure  *mercure // nil without Config.Mercure
 	mux      *http.ServeMux
 	hooks    *hooks
 	arrivals *rate.Limiter
@@ -156,7 +159,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.hub.onReset, g.hub.carryOut = g.fail, g.carryOut
-	if len(config.Presence) > 0 {
+	if len(config.Presence) > 0 || config.Mercure != nil && config.Mercure.Subscriptions {
 		if g.hub.presence, err = newPresence(g.hub, config.Presence); err != nil {
 			lot.Close()
 			g.hub.close()
@@ -171,6 +174,10 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	g.messages = newLimiter(config.MessageRate)
 	g.hooks = g.newHooks(config.Webhooks)
 	g.events, g.sockets = g.newEvents(), g.newSockets()
+	if err := g.newMercure(config.Mercure); err != nil {
+		g.Close()
+		return nil, err
+	}
 	g.route()
 	if config.Authorize != nil || g.hooks != nil { // otherwise no client's time ends
 		g.sweeper.Go(g.sweep)
@@ -206,6 +213,7 @@ func (g *Gateway) route() {
 			w.WriteHeader(http.StatusNoContent)
 		})
 	}
+	g.routeMercure()
 	g.mux.HandleFunc("GET /healthz", serveHealth)
 	g.mux.HandleFunc("GET /readyz", g.serveReady)
 }
@@ -253,6 +261,9 @@ func (c *Config) check(invalid func(format string, args ...any) error) error {
 		if r.Burst < 0 || r.Burst > 0 && r.PerSecond <= 0 {
 			return invalid("%s has a Burst of %d and a PerSecond of %d", name, r.Burst, r.PerSecond)
 		}
+	}
+	if c.Mercure != nil && c.Authorize == nil {
+		return invalid("Mercure needs Authorize, because everyone could read what is private")
 	}
 	if err := c.Webhooks.check(); err != nil {
 		return invalid("Webhooks: %v", err)
@@ -358,7 +369,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	g.stop()
 	g.polls.close()
-	err := cmp.Or(g.sockets.Shutdown(ctx), g.events.Shutdown(ctx), g.lot.Shutdown(ctx))
+	err := cmp.Or(g.sockets.Shutdown(ctx), g.events.Shutdown(ctx), g.mercure.shutdown(ctx), g.lot.Shutdown(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -378,6 +389,7 @@ func (g *Gateway) Close() error {
 	g.stop()
 	g.sockets.Close()
 	g.events.Close()
+	g.mercure.close()
 	g.polls.close()
 	g.lot.Close()
 	go g.end()
@@ -397,6 +409,7 @@ func (g *Gateway) stop() {
 func (g *Gateway) end() {
 	g.sockets.Shutdown(context.Background())
 	g.events.Shutdown(context.Background())
+	g.mercure.shutdown(context.Background())
 	g.lot.Shutdown(context.Background())
 	g.opening.Wait()
 	g.polls.waiting.Wait()
@@ -452,12 +465,13 @@ func (g *Gateway) Stats() Stats {
 	topics := len(g.hub.feeds) - g.hub.own
 	g.hub.mu.RUnlock()
 	seen, sockets, events := g.hub.seen.Load(), g.sockets.Stats(), g.events.Stats()
+	mercure := g.mercure.stats()
 	return Stats{
-		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: sockets.QueuedBytes + events.QueuedBytes,
+		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: sockets.QueuedBytes + events.QueuedBytes + mercure.QueuedBytes,
 		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: sockets.Dropped + events.Dropped,
-		TimedOut: metrics.TimedOut{Slow: sockets.TimedOut.Slow + events.TimedOut.Slow,
+		TimedOut: metrics.TimedOut{Slow: sockets.TimedOut.Slow + events.TimedOut.Slow + mercure.TimedOut.Slow,
 			Idle: sockets.TimedOut.Idle},
-		Panics: sockets.Panics + events.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
+		Panics: sockets.Panics + events.Panics + mercure.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
 		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
 		Refused: c.refused.Load(), Rejected: c.rejected.Load(),
 		Hooks: c.hooks.Load(), HookFailures: c.hookFailures.Load(), Strange: c.strange.Load(),

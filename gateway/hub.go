@@ -272,6 +272,7 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 // addFeed subscribes for a new feed. The caller holds h.mu, and calls start.
 func (h *hub) addFeed(filter, subject string) (*feed, error) {
 	f := &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{})}
+	f.updates = filter == mercureTopic
 	f.counted = !f.wild && !isReserved(filter) && h.presence.has(filter)
 	if of, ok := presenceOf(filter); ok {
 		f.roster = &roster{of: of, members: make(map[string]attendee)}

@@ -142,6 +142,26 @@ func (g *Gateway) authorizeWriter(w http.ResponseWriter, r *http.Request) (grant
 	return g.authorize(w, r)
 }
 
+// readBody reads the body of a publisher's request, of at most so many bytes and for bodyTimeout.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *denial) {
+	if r.ContentLength > most {
+		w.Header().Set("Connection", "close") // so that the body is not waited for
+		return nil, denialOf(ErrTooLong)
+	}
+	body := http.NewResponseController(w)
+	body.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every http.ResponseWriter has one
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil {
+		f := denialOf(err)
+		if f.status == http.StatusRequestTimeout {
+			w.Header().Set("Connection", "close")
+		}
+		return nil, f
+	}
+	body.SetReadDeadline(time.Time{}) // only now, because net/http would wait for the rest of the body
+	return data, nil
+}
+
 // servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its
 // key.
 func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
@@ -154,23 +174,11 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, f)
 		return
 	}
-	if r.ContentLength > int64(g.config.MaxMessage) {
-		w.Header().Set("Connection", "close") // so that the body is not waited for
-		g.reject(w, r, http.StatusRequestEntityTooLarge, ErrTooLong.Error())
-		return
-	}
-	body := http.NewResponseController(w)
-	body.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every http.ResponseWriter has one
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxMessage)))
-	if err != nil {
-		f := denialOf(err)
-		if f.status == http.StatusRequestTimeout {
-			w.Header().Set("Connection", "close")
-		}
+	data, f := readBody(w, r, int64(g.config.MaxMessage))
+	if f != nil {
 		g.refuse(w, r, f)
 		return
 	}
-	body.SetReadDeadline(time.Time{}) // only now, because net/http would wait for the rest of the body
 	from := newHookRequest("", "http", grant.Subject)
 	receipt, f := g.publishFor(r.Context(), from, topic, data, r.Header.Get("Idempotency-Key"))
 	if f != nil {

@@ -23,13 +23,14 @@ type ask struct {
 	wants   []want
 	form    form
 	expires int64
-	gap     *gap     // that the client must be told of, or nil
-	stored  bool     // the client wants to know what is stored; a poll does not wait for more
-	id      uint64   // of the connection
-	user    string   // the subject of its grant
-	client  string   // for the limits
-	write   []string // topics that the client may publish to on its connection
-	kept    *bool    // set when there is a connection that counts the client out when it ends
+	gap     *gap        // that the client must be told of, or nil
+	stored  bool        // the client wants to know what is stored; a poll does not wait for more
+	id      uint64      // of the connection
+	user    string      // the subject of its grant
+	client  string      // for the limits
+	write   []string    // topics that the client may publish to on its connection
+	mercure *mercureAsk // of a request of Mercure's protocol, or nil
+	kept    *bool       // set when there is a connection that counts the client out when it ends
 }
 
 // joinTimeout bounds the time that a client takes to get what it has missed.
@@ -38,13 +39,26 @@ const joinTimeout = time.Minute
 // subscribe returns a handler of requests to subscribe. It checks and counts the request, finds out where each topic begins,
 // and calls serve. ctx is done when the gateway is closed, or after joinTimeout.
 func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
+	return g.subscribeBy(g.accept, g.beginTopics, serve)
+}
+
+// beginTopics finds out where each topic of a request begins.
+func (g *Gateway) beginTopics(ctx context.Context, a *ask) (err error) {
+	a.gap, err = g.hub.begin(ctx, a.wants)
+	return err
+}
+
+// subscribeBy is subscribe with the functions that check a request, and find out where it begins.
+func (g *Gateway) subscribeBy(accept func(http.ResponseWriter, *http.Request) (ask, bool),
+	begin func(context.Context, *ask) error,
+	serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead { // ServeMux takes it for GET
 			w.Header().Set("Allow", http.MethodGet)
 			g.reject(w, r, http.StatusMethodNotAllowed, "want GET")
 			return
 		}
-		a, ok := g.accept(w, r)
+		a, ok := accept(w, r)
 		if !ok {
 			return
 		}
@@ -66,8 +80,7 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 		}
 		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 		defer cancel()
-		var err error
-		if a.gap, err = g.hub.begin(ctx, a.wants); err != nil {
+		if err := begin(ctx, &a); err != nil {
 			g.unavailable(w, r, err)
 			return
 		}
@@ -83,12 +96,7 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 // events with which a topic without an id begins.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
 	allowOrigin(w, r, g.config.Origins)
-	switch {
-	case g.draining.Load():
-		g.unavailable(w, r, errDrain)
-		return a, false
-	case g.arrivals != nil && !g.arrivals.Allow():
-		g.busy(w, r, "AcceptRate")
+	if !g.admit(w, r) {
 		return a, false
 	}
 	a, err := g.parseAsk(r)
@@ -100,10 +108,7 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 	if !ok {
 		return a, false
 	}
-	a.id, a.user = g.hub.clients.newID(), strings.Clone(grant.Subject)
-	a.client = g.keyOf(grant.Subject, r.RemoteAddr)
-	if wait := g.subscribing.take(a.client); wait > 0 {
-		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
+	if !g.introduce(w, r, &a, &grant) {
 		return a, false
 	}
 	if r.URL.Path == socketPath && g.config.mayPublish(r) {
@@ -115,14 +120,39 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 			return a, false
 		}
 	}
-	if !grant.Expires.IsZero() {
-		a.expires = grant.Expires.Unix()
-	}
 	if f := g.consult(r, &a); f != nil {
 		g.refuse(w, r, f)
 		return a, false
 	}
 	return a, true
+}
+
+// admit reports whether a request to subscribe may be looked at now. If not, admit answers it.
+func (g *Gateway) admit(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case g.draining.Load():
+		g.unavailable(w, r, errDrain)
+		return false
+	case g.arrivals != nil && !g.arrivals.Allow():
+		g.busy(w, r, "AcceptRate")
+		return false
+	}
+	return true
+}
+
+// introduce gives a request to subscribe the id of its connection, and what its grant says of the
+// client. It reports whether the client's rate allows the request. If not, introduce answers it.
+func (g *Gateway) introduce(w http.ResponseWriter, r *http.Request, a *ask, grant *Grant) bool {
+	a.id, a.user = g.hub.clients.newID(), strings.Clone(grant.Subject)
+	a.client = g.keyOf(grant.Subject, r.RemoteAddr)
+	if !grant.Expires.IsZero() {
+		a.expires = grant.Expires.Unix()
+	}
+	if wait := g.subscribing.take(a.client); wait > 0 {
+		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
+		return false
+	}
+	return true
 }
 
 var errBusy = errors.New("gateway: too many clients")
@@ -206,7 +236,8 @@ func comeBack(w http.ResponseWriter, r *http.Request, retry time.Duration, err e
 func answerLater(w http.ResponseWriter, r *http.Request, status int, seconds int64, text string) {
 	h := w.Header()
 	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-	if r.URL.Path == "/events" && strings.Contains(r.Header.Get("Accept"), sse.ContentType) {
+	if (r.URL.Path == "/events" || r.URL.Path == mercurePath) && r.Method == http.MethodGet &&
+		strings.Contains(r.Header.Get("Accept"), sse.ContentType) {
 		h.Set("Content-Type", sse.ContentType)
 		h.Set("Cache-Control", "no-store")
 		fmt.Fprintf(w, ": %s\nretry: %d\n\n", text, seconds*1000)

@@ -19,6 +19,14 @@ const (
 // controlTopic is a durable one, with the orders of serveControl. Those of presence are live.
 const controlTopic = "$control"
 
+// mercureTopic is a durable topic with all updates of Mercure, whatever their topics are. Below
+// mercureIDPrefix are records that find an update by an id that its publisher has chosen: the last
+// word is a hash of the id. So no byte of a Mercure client is in a subject of NATS.
+const (
+	mercureTopic    = "$mercure"
+	mercureIDPrefix = "$mercure-id."
+)
+
 func isReserved(topic string) bool { return topic[0] == '$' }
 
 const (

@@ -267,7 +267,8 @@ func sign(secret []byte, id, at string, body []byte) string {
 }
 
 // transports are the names of the ways to subscribe, by path.
-var transports = map[string]string{"/events": "sse", socketPath: "websocket", "/poll": "poll"}
+var transports = map[string]string{"/events": "sse", socketPath: "websocket", "/poll": "poll",
+	mercurePath: "sse"}
 
 // consult asks whether a client may connect, and subscribe to its topics.
 func (g *Gateway) consult(r *http.Request, a *ask) *denial {
@@ -290,12 +291,13 @@ func (g *Gateway) consult(r *http.Request, a *ask) *denial {
 	if h.Subscribe == "" {
 		return nil
 	}
-	denials := make([]*denial, len(a.wants))
+	topics := a.topics()
+	denials := make([]*denial, len(topics))
 	var asking sync.WaitGroup
-	for i, w := range a.wants {
+	for i, topic := range topics {
 		asking.Go(func() {
 			q := q
-			q.Channel = w.filter
+			q.Channel = topic
 			_, denials[i] = h.ask(r.Context(), h.Subscribe, q)
 		})
 	}
@@ -308,15 +310,32 @@ func (g *Gateway) consult(r *http.Request, a *ask) *denial {
 	return nil
 }
 
+// topics are what a request wants, as its client has written it.
+func (a *ask) topics() (all []string) {
+	if a.mercure != nil {
+		return a.mercure.topics
+	}
+	for _, w := range a.wants {
+		all = append(all, w.filter)
+	}
+	return all
+}
+
+// askPublish asks whether a client may publish an event. It returns why not, or nil.
+func (h *hooks) askPublish(ctx context.Context, q hookRequest, topic, data string) *denial {
+	if h == nil || h.Publish == "" {
+		return nil
+	}
+	q.Channel, q.Data = topic, &data
+	_, f := h.ask(ctx, h.Publish, q)
+	return f
+}
+
 // publishFor publishes an event of a client, if the webhook allows it.
 func (g *Gateway) publishFor(ctx context.Context, q hookRequest, topic string, data []byte,
 	key string) (receipt Receipt, f *denial) {
-	if h := g.hooks; h != nil && h.Publish != "" {
-		text := string(data)
-		q.Channel, q.Data = topic, &text
-		if _, f := h.ask(ctx, h.Publish, q); f != nil {
-			return receipt, f
-		}
+	if f := g.hooks.askPublish(ctx, q, topic, string(data)); f != nil {
+		return receipt, f
 	}
 	receipt, err := g.Publish(ctx, topic, data, key)
 	if err != nil {

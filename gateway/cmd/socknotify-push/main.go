@@ -69,6 +69,8 @@ type options struct {
 	sync, slow                 string
 	drain                      time.Duration
 	demo, version, h2c         bool
+	mercure                    bool
+	mercureConfig              gateway.MercureConfig
 	level                      slog.Level
 }
 
@@ -81,11 +83,15 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o.clientFlags(f)
 	o.limitFlags(f)
 	o.webhookFlags(f)
+	o.mercureFlags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.mercure {
+		o.config.Mercure = &o.mercureConfig
 	}
 	o.node.SyncAlways = o.sync == "always"
 	if o.slow == "drop" {
@@ -183,9 +189,22 @@ func (o *options) webhookFlags(f *flag.FlagSet) {
 		"let clients do what they want when a backend gives no valid answer; otherwise they get 503")
 }
 
+// mercureFlags are about Mercure's protocol.
+func (o *options) mercureFlags(f *flag.FlagSet) {
+	f.BoolVar(&o.mercure, "mercure", false, "serve Mercure's protocol under /.well-known/mercure; needs tokens")
+	f.BoolVar(&o.mercureConfig.Anonymous, "mercure-anonymous", false,
+		"let clients without a token subscribe to updates of Mercure that are not private")
+	f.BoolVar(&o.mercureConfig.Subscriptions, "mercure-subscriptions", false,
+		"publish the subscriptions of Mercure's clients, and answer requests for them")
+}
+
 // check reports which flags do not go together.
 func (o *options) check() error {
 	switch {
+	case o.mercure && o.jwtSecret == "" && o.jwks.URL == "":
+		return errors.New("--mercure needs --jwt-secret or --jwks")
+	case !o.mercure && o.mercureConfig != (gateway.MercureConfig{}):
+		return errors.New("--mercure-anonymous and --mercure-subscriptions need --mercure")
 	case o.sync != "always" && o.sync != "interval":
 		return fmt.Errorf("--sync %s: want always or interval", o.sync)
 	case o.slow != "close" && o.slow != "drop":

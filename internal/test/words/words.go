@@ -70,7 +70,7 @@ var own = map[string]map[string]string{
 	"gateway.Config": {
 		"Conn": "NATS", "Stream": "JetStream", "StoreError": "JetStream", "Authorize": "HTTP", "Origins": "HTTP",
 		"PublishOrigins": "HTTP", "Hosts": "HTTP", "Heartbeat": "of Server-Sent Events and long polling",
-		"Retry": "of Server-Sent Events", "Presence": "topics", "Webhooks": "HTTP",
+		"Retry": "of Server-Sent Events", "Presence": "topics", "Webhooks": "HTTP", "Mercure": "a protocol",
 		"PublishRate": "of each client", "SubscribeRate": "of each client", "MessageRate": "of each client",
 	},
 	"gateway.Stats": {
