@@ -286,7 +286,8 @@ func TestRaceDetector(t *testing.T) {
 		name string
 		args []string
 	}{
-		{"overlapped", nil}, {"reuse", nil}, {"waiters", nil}, {"edge", nil},
+		{"overlapped", nil}, {"reuse", nil}, {"undequeued", nil}, {"waiters", nil},
+		{"edge", nil},
 		{"threads", []string{"16", "1"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
