@@ -2,6 +2,7 @@ package epoll
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ type subject struct {
 	efd int
 }
 
-func newSubject(t *testing.T) subject {
+func newSubject(t testing.TB) subject {
 	t.Helper()
 	k, err := New()
 	if err != nil {
@@ -62,6 +63,76 @@ func (s subject) detach(t *testing.T) {
 	}
 	if attached, _ := s.state(); attached {
 		t.Fatal("the port is still attached to the bridge")
+	}
+}
+
+// many has the Poller watch n more descriptors, and returns a function that ends that.
+func (s subject) many(t testing.TB, n int) (remove func()) {
+	t.Helper()
+	changes := make([]backend.Change, n)
+	for i := range changes {
+		fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes[i] = backend.Change{Handle: uintptr(fd), Token: uint64(2 + i), Action: backend.Add}
+	}
+	apply := func() {
+		s.Poll(changes, nil)
+		for _, c := range changes {
+			if c.Status != backend.Done {
+				t.Fatal(c.Err)
+			}
+		}
+	}
+	apply()
+	return func() {
+		for i := range changes {
+			changes[i].Action = backend.Delete
+		}
+		apply()
+		for _, c := range changes {
+			unix.Close(int(c.Handle))
+		}
+	}
+}
+
+// A port with many sockets stays attached until it was busy for long, because attaching it again
+// walks them all.
+func TestNoDetachOfMany(t *testing.T) {
+	s := newSubject(t)
+	remove := s.many(t, 1000)
+	for range 4 * busy {
+		s.found()
+	}
+	if attached, _ := s.state(); !attached {
+		t.Error("a port with many sockets was detached")
+	}
+	for range s.enough() {
+		s.found()
+	}
+	if attached, _ := s.state(); attached {
+		t.Error("a port that was busy for long is still attached")
+	}
+	remove()
+	s.Park(time.Now(), func() bool { return false })
+	s.detach(t)
+}
+
+// BenchmarkAttach measures what it costs to detach a port from its bridge and to attach it again. The
+// number is that of its sockets.
+func BenchmarkAttach(b *testing.B) {
+	for _, n := range []int{1, 100, 1000, 10000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := newSubject(b)
+			defer s.many(b, n-1)()
+			for b.Loop() {
+				s.bridge.detach()
+				if err := s.bridge.watch(0); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
