@@ -9,29 +9,41 @@ import "C"
 
 import (
 	"encoding/binary"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// accepting are the sockets that will be connections, for the calls of AcceptEx in their listeners'
-// accepts. closesocket removes its socket, so that a connection does not take the place of what has
-// the number next. The mutex is held while a socket becomes a connection.
+// accepting are the calls of AcceptEx in flight, by the sockets that will be connections. A call is
+// removed when its socket is the connection and receives the first data. closesocket ends the call first that has its socket, so
+// that a connection does not take the place of what has the number next.
 var (
 	acceptingMu sync.Mutex
 	accepting   = map[int]acceptance{}
 )
 
-// An acceptance is a call of AcceptEx, and its listener.
+// An acceptance is a call of AcceptEx with what it has from its start. When the operation receives,
+// another thread may dequeue and recycle it.
 type acceptance struct {
-	o        *operation
-	listener *object
+	o     *operation
+	port  *completionPort
+	first *firstReceive // nil if no data was asked for
+}
+
+// A firstReceive is the part of an AcceptEx that asks for first data. The connection is accepted by
+// an operation of its own, so that the other can receive. The program knows only of the other. The
+// first is dequeued as the other if it has failed.
+type firstReceive struct {
+	accept   operation
+	accepted atomic.Bool
+
+	mu                sync.Mutex // is not taken with a lock of the port held
+	started, canceled bool       // the other operation was started; it must not be
 }
 
 // await notes the socket that an AcceptEx will make a connection. It returns false if another call
@@ -43,8 +55,17 @@ func (o *operation) await(connection int, buffer []byte) bool {
 		return false
 	}
 	o.connectionFD, o.buffer = connection, buffer
-	accepting[connection] = acceptance{o, o.target}
+	accepting[connection] = acceptance{o, o.port, o.first}
 	return true
+}
+
+// forget removes an AcceptEx from accepting.
+func (o *operation) forget() {
+	acceptingMu.Lock()
+	defer acceptingMu.Unlock()
+	if accepting[o.connectionFD].o == o {
+		delete(accepting, o.connectionFD)
+	}
 }
 
 // abort ends the AcceptEx that would make a socket a connection, because the socket is being
@@ -52,31 +73,19 @@ func (o *operation) await(connection int, buffer []byte) bool {
 func abort(connection int) {
 	acceptingMu.Lock()
 	a := accepting[connection]
-	delete(accepting, connection)
-	acceptingMu.Unlock()
 	if a.o == nil {
+		acceptingMu.Unlock()
 		return
 	}
-	obj := a.listener
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	at := slices.Index(obj.accepts, a.o)
-	if at < 0 || a.o.connectionFD != connection {
-		return // it has ended already
+	a.o.pinned.Store(true) // without first data, it is recycled only after forget
+	acceptingMu.Unlock()
+	// If the operation has completed by now, the socket is the connection. If the receive has
+	// started, closing the socket ends it.
+	if a.first != nil {
+		a.first.cancel(a.port)
+	} else {
+		overlapped.Cancel(a.port.Port, &a.o.op)
 	}
-	obj.accepts = slices.Delete(obj.accepts, at, at+1)
-	a.o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
-	obj.listen()
-}
-
-// forget removes an AcceptEx from accepting. It returns true.
-func (o *operation) forget() bool {
-	acceptingMu.Lock()
-	defer acceptingMu.Unlock()
-	if accepting[o.connectionFD].o == o {
-		delete(accepting, o.connectionFD)
-	}
-	return true
 }
 
 //export snGoAccept
@@ -92,160 +101,129 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 	if _, err := unix.GetsockoptInt(int(connection), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return C.WSAENOTSOCK
 	}
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	p := obj.port
-	if p == nil {
-		p = portless()
-	}
-	if p == nil {
-		return C.ERROR_NO_SYSTEM_RESOURCES
-	}
-	if !obj.listens {
+	if !obj.listens.Load() {
 		v, err := unix.GetsockoptInt(int(listener), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
-		if obj.listens = err == nil && v != 0; !obj.listens {
+		if err != nil || v == 0 {
 			return C.WSAEINVAL
 		}
+		obj.listens.Store(true)
 	}
-	o := newOperation(p, obj, ov)
+	o, k := obj.begin(ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
-	obj.acceptsOn = p
+	o.accepts, o.completion = true, k.completion
 	o.data, o.localSize, o.peerSize = int(data), int(local), int(peer)
+	into := o
+	if data > 0 {
+		first := new(firstReceive)
+		into = &first.accept
+		into.accepts, into.of = true, o
+		into.pinned.Store(true) // it is not for the pool
+		o.pinned.Store(true)    // receiveFirst uses it after the start of the receive
+		inFlightMu.Lock()       // for pin
+		o.first = first
+		inFlightMu.Unlock()
+	}
 	if !o.await(int(connection), bytesOf(buffer, int(data+local+peer))) {
 		o.end(0, statusOf(C.WSAEINVAL))
 		return C.WSAEINVAL
 	}
-	obj.accepts = append(obj.accepts, o)
-	if len(obj.spare) > 0 {
-		s := obj.spare[0]
-		obj.spare = obj.spare[1:]
-		obj.give(s)
-		return C.ERROR_IO_PENDING
-	}
-	if err := obj.listen(); err != nil {
-		obj.accepts = obj.accepts[:len(obj.accepts)-1]
+	err := overlapped.Accept(o.port.Port, obj.socket, k, &into.connection, &into.op)
+	if err != nil {
 		o.forget()
-		return o.started(err)
 	}
-	return C.ERROR_IO_PENDING
+	return o.started(err)
 }
 
-// listen makes the port accept as many connections as there are calls of AcceptEx. The object is
-// locked.
-func (obj *object) listen() error {
-	p := obj.acceptsOn
-	if len(obj.accepts) > 0 {
-		return p.Accept(obj.socket, key{obj.completion, obj.id}, len(obj.accepts))
+// accepted is completed for an operation that has accepted a connection, or failed to.
+func (o *operation) accepted(err error) {
+	program := o
+	if o.of != nil {
+		program = o.of
 	}
-	p.Process([]registration{{Conn: obj.socket, Op: socknotify.OpDisable}}, nil, 0)
-	return nil
-}
-
-// accepted gives a connection to the oldest AcceptEx.
-func (p *completionPort) accepted(nt *notification) {
-	s, err := nt.Accepted()
-	obj := objectOf(int(uint32(nt.Key.overlapped)))
-	if obj == nil || obj.id != nt.Key.overlapped {
-		// The listener was closed after this was dequeued.
-		if s != nil {
-			s.Close()
-		}
+	if err == nil {
+		err = program.become(&o.connection)
+	}
+	if err == nil && o.of != nil {
+		o.of = nil
+		program.first.accepted.Store(true)
+		go program.receiveFirst()
 		return
 	}
-	obj.mu.Lock()
-	defer obj.mu.Unlock()
-	switch {
-	case s != nil && obj.closed:
-		s.Close()
-		return
-	case s != nil:
-		obj.give(s)
-	case len(obj.accepts) > 0:
-		obj.accepts[0].ended(obj.completion, operationCode(err))
-		obj.accepts = obj.accepts[1:]
-	}
-	obj.listen()
-}
-
-// give gives a connection to the oldest AcceptEx whose socket is open, or keeps it for the next
-// call. The listener is locked.
-func (obj *object) give(s *sock.Socket) {
-	for len(obj.accepts) > 0 {
-		o := obj.accepts[0]
-		obj.accepts = obj.accepts[1:]
-		if o.take(s, obj.completion) {
-			return
-		}
-		o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
-	}
-	obj.spare = append(obj.spare, s)
-}
-
-// take makes the program's socket the connection, and receives the first data if the program has
-// asked for it. It returns false if the program has closed its socket. The listener is locked.
-func (o *operation) take(s *sock.Socket, completion uintptr) bool {
-	var c *object
-	acceptingMu.Lock()
-	open := accepting[o.connectionFD].o == o
-	var err error
-	if open {
-		delete(accepting, o.connectionFD)
-		c, err = o.become(s)
-	}
-	acceptingMu.Unlock()
-	if !open {
-		return false
-	}
-	if err == nil && c != nil {
-		k := key{completion, uintptr(unsafe.Pointer(o.overlapped))}
-		if err = overlapped.Recv(o.port.Port, c.socket, k, o.buffer[:o.data], &o.op); err == nil {
-			return true
-		}
-	}
+	program.forget()
 	code := C.uint32_t(C.ERROR_SUCCESS)
 	if err != nil {
 		code = operationCode(err)
 	}
-	o.ended(completion, code)
-	return true
+	program.settle(0, statusOf(code))
 }
 
-// become makes the program's socket the connection. It returns the object of the socket if there is
-// data to be received.
-func (o *operation) become(s *sock.Socket) (*object, error) {
+// become makes the program's socket the connection.
+func (o *operation) become(s *sock.Socket) error {
 	defer s.Close()
 	fd := o.connectionFD
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cloexec, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err := unix.Dup3(int(s.Handle()), fd, (cloexec&unix.FD_CLOEXEC)*unix.O_CLOEXEC); err != nil {
-		return nil, err
+		return err
 	}
 	if flags&unix.O_NONBLOCK == 0 && objectOf(fd) == nil {
 		if err := unix.SetNonblock(fd, false); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	o.putAddresses(fd)
-	if o.data == 0 {
-		return nil, nil
+	return nil
+}
+
+// receiveFirst receives the first data of a connection. It is a goroutine of its own, because the
+// connection is accepted with a lock of the port held.
+func (o *operation) receiveFirst() {
+	f := o.first
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer o.forget()
+	code := C.uint32_t(C.ERROR_OPERATION_ABORTED)
+	if !f.canceled {
+		c, err := makeObject(o.connectionFD)
+		if err == nil {
+			k := key{o.completion, uintptr(unsafe.Pointer(o.overlapped))}
+			err = overlapped.Recv(o.port.Port, c.socket, k, o.buffer[:o.data], &o.op)
+		}
+		if err == nil {
+			f.started = true
+			return
+		}
+		code = operationCode(err)
 	}
-	return makeObject(fd)
+	o.ended(code)
+}
+
+// cancel cancels the accept, or the start of the receive. It returns false if the receive has
+// started.
+func (f *firstReceive) cancel(p *completionPort) bool {
+	if err := overlapped.Cancel(p.Port, &f.accept.op); !f.accepted.Load() {
+		return err == nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.started || f.canceled
+	f.canceled = true
+	return !was
 }
 
 // ownPost marks the number of a post of the library itself, for the end of an AcceptEx. The error
 // is above the 32 bits for bytes. A program's posts have only those.
 const ownPost = 1 << 63
 
-// ended ends an AcceptEx that was removed from its listener's accepts, and posts its completion
-// unless hEvent says that it is not queued.
-func (o *operation) ended(completion uintptr, code C.uint32_t) {
-	o.forget()
-	p, k := o.port, key{completion, uintptr(unsafe.Pointer(o.overlapped))}
+// ended ends an AcceptEx that has no operation in flight, and posts its completion unless hEvent
+// says that it is not queued.
+func (o *operation) ended(code C.uint32_t) {
+	p, k := o.port, key{o.completion, uintptr(unsafe.Pointer(o.overlapped))}
 	queued := o.event&1 == 0
 	o.end(0, statusOf(code))
 	if queued {

@@ -236,7 +236,7 @@ func (p *completionPort) fill(entries *C.OVERLAPPED_ENTRY, notes []notification)
 				status = posted(nt)
 			}
 			e.dwNumberOfBytesTransferred = C.DWORD(nt.Data)
-		case socknotify.KindCompleted, socknotify.KindAccepted:
+		case socknotify.KindCompleted:
 			var ok bool
 			if status, ok = p.complete(nt); !ok {
 				continue

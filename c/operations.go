@@ -40,13 +40,7 @@ type object struct {
 	// The port that CreateIoCompletionPort has associated, or nil, and the completion key.
 	port       *completionPort
 	completion uintptr
-	// accepts are the calls of AcceptEx in flight, the oldest first. spare are connections that were accepted for calls
-	// that have been canceled.
-	accepts   []*operation
-	acceptsOn *completionPort // the port of accepts
-	spare     []*sock.Socket
-	listens   bool // it was found to be a listener
-	closed    bool
+	listens    atomic.Bool // it was found to be a listener
 }
 
 var (
@@ -120,9 +114,9 @@ var portless = sync.OnceValue(func() *completionPort {
 			}
 			for i := range notes[:n] {
 				switch notes[i].Kind() {
-				case socknotify.KindCompleted, socknotify.KindAccepted:
+				case socknotify.KindCompleted:
 					p.complete(&notes[i])
-				} // the end of an AcceptEx is posted, and has settled its OVERLAPPED
+				} // a post is the end of an AcceptEx, which has settled its OVERLAPPED
 			}
 			clear(notes[:n])
 		}
@@ -152,9 +146,14 @@ type operation struct {
 	from       *C.struct_sockaddr
 	fromLength *C.int
 	// AcceptEx
+	accepts                   bool        // op accepts, or has accepted
+	connection                sock.Socket // what op accepts
+	completion                uintptr
 	connectionFD              int
 	buffer                    []byte
 	data, localSize, peerSize int
+	first                     *firstReceive // nil if no data was asked for
+	of                        *operation    // of the accept of a firstReceive, until it has accepted
 }
 
 var operations = sync.Pool{New: func() any { return new(operation) }}
@@ -228,7 +227,7 @@ const maxGather = 1 << 17
 func (o *operation) recycle() {
 	o.port, o.target, o.overlapped = nil, nil, nil
 	o.from, o.fromLength, o.buffer = nil, nil, nil
-	o.event = 0
+	o.first, o.accepts, o.event = nil, false, 0
 	o.buffers = o.buffers[:0]
 	if cap(o.gather) > maxGather {
 		o.gather = nil
@@ -409,6 +408,12 @@ func (o *operation) scatter(n int) int {
 func completed(of unsafe.Pointer) {
 	o := (*operation)(of)
 	n, err := o.op.Result()
+	if o.accepts {
+		if o.first == nil {
+			o.accepted(err)
+			return
+		} // it has received the first data
+	}
 	if err == io.EOF && (n > 0 || !o.isFile) {
 		err = nil
 	}
@@ -437,11 +442,10 @@ func completed(of unsafe.Pointer) {
 // complete finishes an operation that was dequeued, and returns its status. It returns false if
 // the program does not know of the operation.
 func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
-	if nt.Kind() == socknotify.KindAccepted {
-		p.accepted(nt)
-		return 0, false
-	}
 	o := (*operation)(unsafe.Pointer(overlapped.Of(nt)))
+	if o.of != nil {
+		o = o.of // it was not accepted, so nothing is received
+	}
 	if o.overlapped == nil {
 		o.recycle()
 		return 0, false
@@ -494,23 +498,8 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 		return C.ERROR_NOT_FOUND
 	}
 	code := C.uint32_t(C.ERROR_NOT_FOUND)
-	obj.mu.Lock()
-	var left []*operation
-	for _, o := range obj.accepts {
-		if ov == nil || o.overlapped == ov {
-			o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
-			code = C.ERROR_SUCCESS
-		} else {
-			left = append(left, o)
-		}
-	}
-	if code == C.ERROR_SUCCESS {
-		obj.accepts = left
-		obj.listen()
-	}
-	obj.mu.Unlock()
 	for _, o := range pin(obj, ov) {
-		if overlapped.Cancel(o.port.Port, o.op) == nil {
+		if o.first != nil && o.first.cancel(o.port) || overlapped.Cancel(o.port.Port, o.op) == nil {
 			code = C.ERROR_SUCCESS
 		}
 	}
@@ -519,8 +508,9 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 
 // A pinned operation is not used for another OVERLAPPED.
 type pinned struct {
-	port *completionPort
-	op   *overlapped.Op[key]
+	port  *completionPort
+	op    *overlapped.Op[key]
+	first *firstReceive
 }
 
 // pin returns the operations of a descriptor in flight, or one of them, for a call that may find
@@ -531,7 +521,7 @@ func pin(obj *object, ov *C.OVERLAPPED) (list []pinned) {
 	add := func(o *operation) {
 		if o != nil && o.target == obj {
 			o.pinned.Store(true)
-			list = append(list, pinned{o.port, &o.op})
+			list = append(list, pinned{o.port, &o.op, o.first})
 		}
 	}
 	if ov != nil {
@@ -547,20 +537,18 @@ func pin(obj *object, ov *C.OVERLAPPED) (list []pinned) {
 // dropOperations ends what was in flight on a port that is closed. Nothing of it completes.
 func dropOperations(p *completionPort) {
 	inFlightMu.Lock()
-	targets := map[*object]bool{}
 	for at, o := range inFlight {
 		if o.port == p {
-			targets[o.target] = true
 			delete(inFlight, at)
 		}
 	}
 	inFlightMu.Unlock()
-	for obj := range targets {
-		obj.mu.Lock()
-		obj.accepts = slices.DeleteFunc(obj.accepts, func(o *operation) bool {
-			return o.port == p && o.forget()
-		})
-		obj.mu.Unlock()
+	acceptingMu.Lock()
+	defer acceptingMu.Unlock()
+	for at, a := range accepting {
+		if a.port == p {
+			delete(accepting, at)
+		}
 	}
 }
 
@@ -597,18 +585,7 @@ func snGoClosing(fd C.int) C.bool {
 		obj.file.Close() // an error, such as a disk's, closes it too
 		return true
 	}
-	obj.mu.Lock()
-	obj.closed = true
-	accepts, spare := obj.accepts, obj.spare
-	obj.accepts, obj.spare = nil, nil
-	obj.mu.Unlock()
 	obj.socket.Close()
-	for _, o := range accepts {
-		o.ended(obj.completion, C.ERROR_OPERATION_ABORTED)
-	}
-	for _, s := range spare {
-		s.Close()
-	}
 	return true
 }
 

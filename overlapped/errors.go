@@ -15,7 +15,7 @@ var (
 
 // An Error says why an operation was not started, or how it ended. errors.Is and errors.As see both Kind and Err.
 type Error struct {
-	// Op is the operation: recv, recvfrom, send, sendto, connect, read or write.
+	// Op is the operation: recv, recvfrom, send, sendto, connect, accept, read or write.
 	Op string
 	// Handle is the socket's handle. It is all ones for a file, and where the socket has none any more.
 	Handle uintptr

@@ -215,6 +215,33 @@ func TestHelperAcceptsNothing(t *testing.T) {
 	})
 }
 
+// An accept is carried out as other operations are. The connection is there before its completion
+// is dequeued.
+func TestHelperCarriesOutAccepts(t *testing.T) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], _ *backendtest.Hooked) {
+		carried := helpAtOnce(p)
+		l := porttest.Listener(t)
+		var a [2]acceptance
+		for i := range a {
+			a[i].start(t, p, l)
+		}
+		for i := range a {
+			c := porttest.Client(t, l)
+			if op := await.Receive(t, "the helper accepts", carried); op != unsafe.Pointer(&a[i].o) {
+				t.Fatalf("accept %d was not carried out", i)
+			}
+			send(t, c)
+			eventually(t, "the byte arrives", func() bool {
+				n, err := a[i].into.Recv(make([]byte, 1))
+				return n == 1 && err == nil
+			})
+		}
+		for i := range a {
+			completes(t, p, &a[i].o, 0, nil)
+		}
+	})
+}
+
 // What the helper has put off is not reported to it again and again.
 func TestHelperDoesNotSpin(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], hooked *backendtest.Hooked) {

@@ -1,5 +1,5 @@
 // Package overlapped starts operations that complete on a socknotify port (overlapped I/O): receives, sends, connects,
-// and reads and writes of files. Use it to port programs that are written with overlapped operations, to wait for files and
+// accepts, and reads and writes of files. Use it to port programs that are written with overlapped operations, to wait for files and
 // sockets in one place, and for batches. Small requests need less CPU time with notifications of readiness.
 //
 // An operation has a key and an [Op], the counterpart of Windows' OVERLAPPED. Its completion is dequeued from the port
@@ -120,6 +120,20 @@ func SendTo[K comparable](p *socknotify.Port[K], s *sock.Socket, key K, b []byte
 // wait for it. The error is that of [Recv].
 func Connect[K comparable](p *socknotify.Port[K], s *sock.Socket, key K, to netip.AddrPort, op *Op[K]) error {
 	r := ConnectRequest(s, key, to, op)
+	return r.start(p)
+}
+
+// Accept starts to accept a connection into a closed Socket (AcceptEx), as [sock.Socket.AcceptInto] does. Accepts of one
+// listener complete in the order in which they were started. From the start of the operation until its completion has been
+// dequeued, into belongs to the port. It is open then if the operation has completed without an error. If the port is
+// closed first, the caller must close into, because it may be open.
+//
+// If the system has run out of descriptors or memory while a connection waits, the operation completes with an error for
+// which [sock.IsExhausted] is true, and so would the next one. The error of Accept is that of [Recv].
+//
+// A listener has either operations or connections that are delivered as notifications, by Accept of the port.
+func Accept[K comparable](p *socknotify.Port[K], listener *sock.Socket, key K, into *sock.Socket, op *Op[K]) error {
+	r := AcceptRequest(listener, key, into, op)
 	return r.start(p)
 }
 

@@ -26,6 +26,7 @@ type Request[K comparable] struct {
 	buf    []byte
 	addr   netip.AddrPort
 	pool   *Buffers
+	into   *sock.Socket
 	op     *Op[K]
 }
 
@@ -57,6 +58,11 @@ func SendToRequest[K comparable](s *sock.Socket, key K, b []byte, to netip.AddrP
 // ConnectRequest returns the operation that [Connect] starts.
 func ConnectRequest[K comparable](s *sock.Socket, key K, to netip.AddrPort, op *Op[K]) Request[K] {
 	return Request[K]{kind: operation.Connect, socket: s, key: key, addr: to, op: op}
+}
+
+// AcceptRequest returns the operation that [Accept] starts.
+func AcceptRequest[K comparable](listener *sock.Socket, key K, into *sock.Socket, op *Op[K]) Request[K] {
+	return Request[K]{kind: operation.Accept, socket: listener, key: key, into: into, op: op}
 }
 
 // Process starts operations in order, and then dequeues as [socknotify.Port.Process] does, with the same timeouts and
@@ -151,12 +157,16 @@ func (r *Request[K]) prepare(p *port.Port) error {
 		return port.CallError(r.kind.Call(), "a nil socket")
 	case r.kind == operation.RecvPooled && (r.pool == nil || r.pool.pool.Size < 1):
 		return port.CallError(r.kind.Call(), "no pool of buffers, or one whose buffers have no room")
+	case r.kind == operation.Accept && r.into == nil:
+		return port.CallError(r.kind.Call(), "a nil Socket to accept into")
+	case r.kind == operation.Accept && r.into.Handle() != port.NoSocket:
+		return port.CallError(r.kind.Call(), "the Socket to accept into is open")
 	}
 	if err := operation.Reserve(p, r.kind, r.buf, untyped(r.op)); err != nil {
 		return err
 	}
 	r.op.setKey(r.key)
-	r.op.op.Addr, r.op.op.Pool = r.addr, nil
+	r.op.op.Addr, r.op.op.Pool, r.op.op.Into = r.addr, nil, r.into
 	if r.pool != nil {
 		r.op.op.Pool = &r.pool.pool
 	}

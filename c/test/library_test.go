@@ -233,6 +233,24 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// The battery prints what it prints as a Windows program: .ci/wine compares that with the same file.
+func TestBattery(t *testing.T) {
+	want, err := os.ReadFile("programs/battery.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"-O1", "-fsanitize=address,undefined"} {
+		t.Run(flag, func(t *testing.T) {
+			program := compile(t, "gcc", "programs/battery.c", "-std=gnu11", flag)
+			onEach(t, func(t *testing.T, backend string) {
+				if got := run(t, backend, program); got != string(want) {
+					t.Errorf("the battery prints\n%s\nand not\n%s", got, want)
+				}
+			})
+		})
+	}
+}
+
 // duration is an argument of the programs with many threads: a second, or what the flag says.
 func duration() string { return fmt.Sprint(max(*long, time.Second).Seconds()) }
 
@@ -262,7 +280,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil}, {"events", nil}, {"console", nil},
+		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
@@ -286,7 +304,8 @@ func TestRaceDetector(t *testing.T) {
 		name string
 		args []string
 	}{
-		{"overlapped", nil}, {"reuse", nil}, {"waiters", nil}, {"edge", nil},
+		{"overlapped", nil}, {"reuse", nil}, {"undequeued", nil}, {"waiters", nil},
+		{"edge", nil},
 		{"threads", []string{"16", "1"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {

@@ -18,12 +18,12 @@ type outlet struct {
 // complete completes an operation that has its result and is on no list any more. The lock of its
 // list is held: completions of a socket are queued under it, so an empty queue has none of them.
 func (t *outlet) complete(o *Overlapped) {
-	if at := o.at.Swap(0); at != 0 && at != atFile {
-		t.port.NoteCompletion(at - 1)
-	}
 	o.forget()
 	if f := t.port.Core.Completed; f != nil {
-		f(unsafe.Pointer(o))
+		f(unsafe.Pointer(o)) // has returned when Cancel finds that the operation has completed
+	}
+	if at := o.at.Swap(0); at != 0 && at != atFile {
+		t.port.NoteCompletion(at - 1)
 	}
 	pk := port.Packet{Rec: o.Rec, Of: unsafe.Pointer(o), Data: uintptr(o.N), Kind: port.Completion}
 	if t.port.PutCompletion(t.out.From(t.n), pk) {

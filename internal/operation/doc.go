@@ -1,5 +1,5 @@
 // Package operation carries out overlapped operations on a port, for package overlapped: receives,
-// sends, connects, and reads and writes of files. The key of an operation is beside it, in package
+// sends, connects, accepts, and reads and writes of files. The key of an operation is beside it, in package
 // overlapped.
 //
 // The files, in the order in which an operation passes them: overlapped.go reserves it, start.go

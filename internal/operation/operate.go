@@ -105,12 +105,17 @@ func (ops *operations) attempt(o *Overlapped, held sock.Held) (done bool) {
 			ops.lost = nil // it was that of an earlier connection
 		}
 		err = o.connect(held.Socket())
+	case Accept:
+		err = held.Socket().AcceptInto(o.Into)
+		if err == sock.ErrWouldBlock && ops.port.ListenerShut(ops.fd.Handle()) {
+			err = port.ErrListenerShut
+		}
 	}
 	if err == sock.ErrWouldBlock {
 		return false
 	}
 	o.N += n
-	if err != nil {
+	if err != nil && o.kind != Accept {
 		err = ops.explain(o.kind, held, err)
 	} else if o.kind == Send && n > 0 {
 		ops.lost = nil // the program has connected it again

@@ -7,6 +7,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // An Overlapped is an operation without its key.
@@ -27,6 +28,7 @@ type Overlapped struct {
 	file *os.File
 	off  int64
 	Pool *BufferPool  // the pool of Buf, or nil
+	Into *sock.Socket // the Socket that a connection is accepted into
 	Rec  *port.Record // has the key; the Overlapped and its key are allocated together
 }
 
@@ -40,14 +42,17 @@ const (
 	Send
 	SendTo
 	Connect
+	Accept
 	Read
 	Write
 )
 
-var names = [...]string{"recv", "recvfrom", "recv", "send", "sendto", "connect", "read", "write"}
+var names = [...]string{"recv", "recvfrom", "recv", "send", "sendto", "connect", "accept", "read",
+	"write"}
 
 var callNames = [...]string{
-	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "ReadAt", "WriteAt",
+	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "Accept", "ReadAt",
+	"WriteAt",
 }
 
 func (k Kind) String() string { return names[k] }
@@ -85,13 +90,13 @@ func Reserve(p *port.Port, kind Kind, b []byte, o *Overlapped) error {
 		o.at.Store(0)
 	}
 	o.kind, o.begun, o.N, o.Err = kind, false, 0, nil
-	o.Buf, o.Pool = b, nil
+	o.Buf, o.Pool, o.Into = b, nil, nil
 	return nil
 }
 
 // forget drops the arguments.
 func (o *Overlapped) forget() {
-	o.next, o.file = nil, nil
+	o.next, o.file, o.Into = nil, nil, nil
 	if o.Pool == nil {
 		o.Buf = nil
 	}

@@ -13,8 +13,10 @@ import (
 var (
 	errAccepting  = errors.New("a listener is either enabled or given to Accept; remove it first")
 	errNoListener = errors.New("the socket does not listen")
-	errShutDown   = errors.New("the listener was shut down")
 )
+
+// ErrListenerShut is the cause with which accepting ends if ListenerShut is true.
+var ErrListenerShut = errors.New("the listener was shut down")
 
 const (
 	firstPause   = 5 * time.Millisecond
@@ -24,6 +26,12 @@ const (
 	// connection. Up to that many polls cost less than the one accept that fails.
 	asked = 8
 )
+
+// ListenerShut reports whether a listener was shut down. Some systems report that to poll and not to
+// accept; none of those has a backend with edges.
+func (p *Port) ListenerShut(h Socket) bool {
+	return !p.Core.Edges && p.Core.Poller.PollOne(h)&backend.Out != 0
+}
 
 // takeAccepted accepts connections of a listener that was reported. more reports that there may be
 // others. The slot is locked, so a removal waits until the accepted connections are in the caller's
@@ -47,11 +55,10 @@ func (p *Port) takeAccepted(
 			switch {
 			case p.Core.Edges:
 				return n, false // the next one is a new edge
-			case n > 0 || p.Core.Poller.PollOne(Socket(index))&backend.Out == 0:
+			case n > 0 || !p.ListenerShut(Socket(index)):
 				return n, true
 			}
-			// The listener was shut down. Some systems report that to poll and not to accept.
-			err = errShutDown
+			err = ErrListenerShut
 		}
 		switch {
 		case err == nil:

@@ -45,6 +45,7 @@ func TestEverySentence(t *testing.T) {
 		"E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9",
 		"Q1", "Q2", "Q3", "Q4", "Q5",
 		"O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "O9", "O10", "O11", "O12", "O13", "O14",
+		"O15",
 		"X2", "X3", "X5", "X6", "X7",
 	}
 	if got := conformance.Sentences(); !slices.Equal(got, want) {

@@ -92,6 +92,7 @@
 //	close, end, shut, reset    the last three wait until the peer has it
 //	arrived s in               waits until the system knows of it
 //	take-error s               reads its error once there is one; a watcher may have taken it before
+//	AcceptEx a l s             the accept of package overlapped, into s
 //	Recv, Send, Connect, …     operations of package overlapped, with a name, joined by ";" to a batch
 //	ReadAt r f 5 0, WriteAt    operations on files: length or text, and offset
 //	completed r "text"         the next completions, in any order: bytes, text or errors; "or" before

@@ -13,7 +13,8 @@ var rangePattern = regexp.MustCompile(`\{(-?\d+)\.\.(-?\d+)\}`)
 // entryVerbs are those whose statements are the entries of a call.
 var entryVerbs = []string{
 	"enable", "disable", "remove", "nothing",
-	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "ReadAt", "WriteAt",
+	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "AcceptEx", "ReadAt",
+	"WriteAt",
 }
 
 // ranges repeats what contains a range, once for each of its numbers: in a call the entry, in a

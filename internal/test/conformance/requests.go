@@ -102,6 +102,8 @@ func (r *run) request(words []string) (opEntry, []byte) {
 		q = overlapped.SendToRequest[any](s(), key, buffer(), to, o)
 	case "ReadAt", "WriteAt":
 		buffer()
+	case "AcceptEx":
+		q = overlapped.AcceptRequest[any](s(), key, r.into(rest[0]), o)
 	case "Connect":
 		if rest[0] == "nowhere" {
 			q = overlapped.ConnectRequest[any](s(), key, r.nowhere(sock.TCP4), o)
@@ -135,6 +137,8 @@ func (r *run) startOne(p *port, what []string, q opEntry, b []byte) error {
 		return overlapped.Send(p, s, key, b, o)
 	case "SendTo":
 		return overlapped.SendTo(p, s, key, b, r.socket(what[3]).LocalAddr(), o)
+	case "AcceptEx":
+		return overlapped.Accept(p, s, key, r.into(what[3]), o)
 	case "Connect":
 		if what[3] != "nowhere" {
 			return overlapped.Connect(p, s, key, r.socket(what[3]).LocalAddr(), o)

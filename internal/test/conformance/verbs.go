@@ -455,6 +455,7 @@ func operationVerbs() map[string]verb {
 		"Send":       {3, (*run).start},
 		"SendTo":     {4, (*run).start},
 		"Connect":    {3, (*run).start},
+		"AcceptEx":   {3, (*run).start},
 		"Nothing":    {0, (*run).start}, // a zero Request
 		"ReadAt":     {4, (*run).startFiles},
 		"WriteAt":    {4, (*run).startFiles},
@@ -567,10 +568,15 @@ func singles(make func(*env) handle) verb {
 
 // reopen accepts into a Socket that was closed, or into a new one.
 func (r *run) reopen(l *socket, name string) {
+	r.must(l.AcceptInto(r.into(name)))
+}
+
+// into returns the Socket of a name that a connection is accepted into. It is made if it is new.
+func (r *run) into(name string) *sock.Socket {
 	if r.handles[name] == nil {
 		r.handles[name] = r.keep(new(sock.Socket), nil)
 	}
-	r.must(l.AcceptInto(r.socket(name).Socket))
+	return r.socket(name).Socket
 }
 
 // scribble is what the caller writes to buffers that are its own.
