@@ -330,7 +330,8 @@ func parseMercureAsk(r *http.Request) (*mercureAsk, error) {
 	return q, nil
 }
 
-var errMercureID = fmt.Errorf("want UTF-8 of at most %d bytes without control characters", maxMercureID)
+var errMercureID = fmt.Errorf("want UTF-8 of at most %d bytes without control characters",
+	maxMercureID)
 
 func checkMercureID(id string) error {
 	if len(id) > maxMercureID || selector.Check(id) != nil {
@@ -486,7 +487,8 @@ type mercureStream struct {
 // open joins the hub, which delivers what the client has missed.
 func (m *mercure) open(c *sse.Conn, r *http.Request, _ string) error {
 	a := r.Context().Value(askKey{}).(ask)
-	s := &mercureStream{m: m, conn: c, name: newIRI(), payload: a.mercure.payload, bare: a.mercure.bare}
+	s := &mercureStream{m: m, conn: c, name: newIRI(), payload: a.mercure.payload,
+		bare: a.mercure.bare}
 	s.to = s
 	a.identify(&s.subscriber)
 	c.Value = s

@@ -125,7 +125,8 @@ func parseForm(form url.Values) (*update, error) {
 		return nil, errors.New("id: begins with #, or is earliest")
 	case len(u.Type) > maxTopic || !utf8.ValidString(u.Type) ||
 		strings.ContainsFunc(u.Type, unicode.IsControl):
-		return nil, fmt.Errorf("type: want UTF-8 of at most %d bytes without control characters", maxTopic)
+		return nil, fmt.Errorf("type: want UTF-8 of at most %d bytes without control characters",
+			maxTopic)
 	}
 	if text := form.Get("retry"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 32)

@@ -154,7 +154,9 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 // JoinResponse fails with the errors of JoinWith, and with http.ErrNotSupported if w is of another
 // server, if the request is not CONNECT or has a length, or if the status that was set refuses it.
 // w may have an Unwrap method, as for an http.ResponseController.
-func (g *Tunnels) JoinResponse(w http.ResponseWriter, b net.Conn, o TunnelOptions) (*Tunnel, error) {
+func (g *Tunnels) JoinResponse(
+	w http.ResponseWriter, b net.Conn, o TunnelOptions,
+) (*Tunnel, error) {
 	if w == nil || b == nil {
 		return nil, fmt.Errorf("park: join: %w: want a response and a connection", socknotify.ErrInvalid)
 	}
