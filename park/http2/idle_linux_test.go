@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ import (
 
 func playRole() bool {
 	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused,
-		"readers": playReaders}.Play()
+		"readers": playReaders, "host": playHost}.Play()
 }
 
 // The headers of a request by Go's client, of one by a browser, and of a browser's for a WebSocket.
@@ -49,7 +50,13 @@ var (
 		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
 		"cookie", "session=0123456789abcdef0123456789abcdef",
 		"sec-websocket-extensions", "permessage-deflate; client_max_window_bits"}
+	tunnelHeaders = []string{":method", "CONNECT", ":authority", "www.example.com:443",
+		"user-agent",
+		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"}
 )
+
+// hostEnv has the address to which the tunnels of the role "server" connect.
+const hostEnv = "SOCKNOTIFY_TUNNEL_HOST"
 
 // An idle connection of park.HTTPServer, after a request by headers of Go's client or of a browser, needs no more live bytes
 // than this. What one of net/http needs is logged beside it.
@@ -104,6 +111,51 @@ func TestIdleStreams(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A connection with one tunnel needs no more live bytes than this, with its backend's connection, and
+// neither does a further tunnel.
+func TestIdleTunnels(t *testing.T) {
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	if testing.Short() {
+		t.Skip("5,000 connections, four times")
+	}
+	idling.Descriptors(t, 3*idling.Conns) // one for each tunnel, too
+	measure := func(kind string, tunnels int) (u idling.Usage) {
+		t.Run(fmt.Sprint(kind, tunnels), func(t *testing.T) { // it ends the processes
+			t.Setenv(hostEnv, idling.Start(t, "host").Say(""))
+			u = idling.Measure(t, fmt.Sprintf("tunnels %d %s", tunnels, kind), kind, "tunnel",
+				strconv.Itoa(tunnels), "tunnels")
+		})
+		return u
+	}
+	for kind, most := range map[string]float64{"h2c": 3500, "tls": 4200} {
+		one, two := measure(kind, 1), measure(kind, 2)
+		further := two.Live() - one.Live()
+		t.Logf("%s: %.0f live bytes, %d of them stack; a further tunnel %.0f", kind, one.Live(),
+			one.Stack/int64(idling.Conns), further)
+		if one.Live() > most || further > 1200 {
+			t.Errorf("%s: want at most %.0f live bytes, and 1200", kind, most)
+		}
+	}
+}
+
+// playHost accepts connections, and does nothing with them.
+func playHost([]string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		for {
+			if conn, err := ln.Accept(); err == nil {
+				defer conn.Close() // it is open until the process exits
+			}
+		}
+	}()
+	idling.Serve(ln, nil)
 }
 
 // BenchmarkIdle measures the memory of a server process for each idle connection, also with net/http.
@@ -182,6 +234,17 @@ func serveStreams(what string, p *park.HTTPServer) (h http.Handler, open func() 
 		sockets := &websocket.Server{PingInterval: time.Hour,
 			OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error { return nil }}
 		return sockets, func() int { return sockets.Stats().Parked }
+	case "tunnels":
+		var tunnels park.Tunnels
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			backend, err := net.Dial("tcp", os.Getenv(hostEnv))
+			if err == nil {
+				_, err = tunnels.JoinResponse(w, backend, park.TunnelOptions{})
+			}
+			if err != nil {
+				panic(err)
+			}
+		}), func() int { return tunnels.Stats().Parked / 2 }
 	default:
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := park.Suspend(w, r, func(*park.Suspended) {}, hello); err != nil {
@@ -206,7 +269,8 @@ func playClients(args []string) {
 			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		}
 		headers := map[string][]string{
-			"go": goHeaders, "browser": browserHeaders, "socket": socketHeaders}[args[2]]
+			"go": goHeaders, "browser": browserHeaders, "socket": socketHeaders,
+			"tunnel": tunnelHeaders}[args[2]]
 		answered := func(h http2.FrameHeader) bool {
 			return h.Type == http2.FrameData && h.Flags.Has(http2.FlagDataEndStream)
 		}
@@ -218,9 +282,10 @@ func playClients(args []string) {
 			answered = map[string]func(http2.FrameHeader) bool{
 				"events":  func(h http2.FrameHeader) bool { return h.Type == http2.FrameData },
 				"sockets": func(h http2.FrameHeader) bool { return h.Type == http2.FrameHeaders },
+				"tunnels": func(h http2.FrameHeader) bool { return h.Type == http2.FrameHeaders },
 			}[args[4]]
 		}
-		return conn, request(conn, headers, streams, args[2] != "socket", answered)
+		return conn, request(conn, headers, streams, args[2] != "socket" && args[2] != "tunnel", answered)
 	})
 }
 

@@ -41,8 +41,8 @@ type Poller struct {
 const busy = 64
 
 // enough returns the number of harvests without a Park after which the port is detached. The kernel
-// walks all sockets of the port when it is attached again, at 40 to 80 ns each, and holds a lock of the
-// whole system meanwhile. So a port with a thousand sockets is detached only after thousands of
+// walks all sockets of the port when it is attached again, at 40 to 80 ns each, with a lock of the
+// whole system held. So a port with a thousand sockets is detached only after thousands of
 // harvests, and one with a million practically never (BenchmarkAttach).
 func (p *Poller) enough() int64 {
 	n := max(p.sockets.Load(), 0)
