@@ -81,6 +81,9 @@ func (f *proxyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // before anyone can know of this process
+	defer signal.Stop(hangup)
 	addr, config, page, err := f.start(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -102,7 +105,7 @@ func (f *proxyFlags) run(cmd *cobra.Command) error {
 	page.mount(p, debug.HTTPServer("http", &p.site), debug.Tunnels("tunnels", &p.tunnels))
 	fmt.Fprintf(cmd.ErrOrStderr(), "proxy on %v: %s, process %d\n", listener.Addr(), p.backend, os.Getpid())
 	start := time.Now()
-	err = p.serve(cmd.Context(), set, from.listener(listener), config)
+	err = p.serve(cmd.Context(), set, from.listener(listener), config, hangup)
 	st := p.tunnels.Stats()
 	fmt.Fprintf(cmd.OutOrStdout(), "requests %d  tunnels %d  bytes %d there, %d back  seconds %.1f\n",
 		p.requests.Load(), st.Accepted, st.BytesForth, st.BytesBack, time.Since(start).Seconds())
@@ -144,8 +147,9 @@ func (f *proxyFlags) prepare(log io.Writer) (from networks, p *proxy, err error)
 // Ready is for the live page.
 func (p *proxy) Ready() bool { return !p.closing.Load() }
 
-// serve serves until an interrupt, or until a successor is ready.
-func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, config *tls.Config) error {
+// serve serves until an interrupt, or until a hangup's successor is ready.
+func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, config *tls.Config,
+	hangup <-chan os.Signal) error {
 	p.build(config) // before the checks, which use its transport
 	checking, stop := context.WithCancel(ctx)
 	var checks sync.WaitGroup
@@ -162,9 +166,6 @@ func (p *proxy) serve(ctx context.Context, set *handover.Set, l net.Listener, co
 			failed <- p.serveHTTP(l)
 		}
 	}()
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	if err := set.Ready(); err != nil {
 		p.log.Warn("the predecessor goes on", "err", err)
 	}
