@@ -253,17 +253,11 @@ func (t *tracker) serve(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, notAllowed(here))
 		return
 	}
-	if wait := g.subscribing.take(g.keyOf(grant.Subject, r.RemoteAddr)); wait > 0 {
-		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
+	ctx, done, ok := g.beginQuestion(w, r, &grant)
+	if !ok {
 		return
 	}
-	if !g.enter() {
-		g.unavailable(w, r, errDrain)
-		return
-	}
-	defer g.opening.Done()
-	ctx, cancel := context.WithTimeout(g.hub.ctx, requestTimeout)
-	defer cancel()
+	defer done()
 	state, err := g.hub.history.state(ctx) // before the question, so that no change is lost
 	if err != nil {
 		g.unavailable(w, r, err)

@@ -392,6 +392,25 @@ func (g *Gateway) checkPresence(of string) error {
 	return nil
 }
 
+// beginQuestion begins a request that asks about other clients. It has answered the request if it
+// returns false. Otherwise done must be called.
+func (g *Gateway) beginQuestion(w http.ResponseWriter, r *http.Request, grant *Grant) (
+	ctx context.Context, done func(), ok bool) {
+	if wait := g.subscribing.take(g.keyOf(grant.Subject, r.RemoteAddr)); wait > 0 {
+		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
+		return nil, nil, false
+	}
+	if !g.enter() {
+		g.unavailable(w, r, errDrain)
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithTimeout(g.hub.ctx, requestTimeout)
+	return ctx, func() {
+		cancel()
+		g.opening.Done()
+	}, true
+}
+
 // servePresence answers with the members of a topic.
 func (g *Gateway) servePresence(w http.ResponseWriter, r *http.Request) {
 	allowOrigin(w, r, g.config.Origins)
@@ -408,17 +427,11 @@ func (g *Gateway) servePresence(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, notAllowed(presencePrefix+of))
 		return
 	}
-	if wait := g.subscribing.take(g.keyOf(grant.Subject, r.RemoteAddr)); wait > 0 {
-		g.refuse(w, r, &denial{http.StatusTooManyRequests, errRate.Error(), wait})
+	ctx, done, ok := g.beginQuestion(w, r, &grant)
+	if !ok {
 		return
 	}
-	if !g.enter() {
-		g.unavailable(w, r, errDrain)
-		return
-	}
-	defer g.opening.Done()
-	ctx, cancel := context.WithTimeout(g.hub.ctx, requestTimeout)
-	defer cancel()
+	defer done()
 	f, err := g.hub.acquire(ctx, presencePrefix+of)
 	if err != nil {
 		g.unavailable(w, r, err)
