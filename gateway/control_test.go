@@ -201,6 +201,23 @@ func TestOrdersRefused(t *testing.T) {
 	}
 }
 
+// orders returns the feed of the orders, when the node follows it. It begins to do so after the
+// site has begun to accept clients.
+func (s *site) orders(t *testing.T) (orders *feed) {
+	until(t, "the node follows orders", func() bool {
+		for _, f := range s.hub.all() {
+			if f.filter == controlTopic {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				orders = f
+				return len(f.members) == 1
+			}
+		}
+		return false
+	})
+	return orders
+}
+
 // Clients with wildcards do not see orders, live or stored. A node that was away when an order was
 // given carries it out when it is back.
 func TestOrdersHidden(t *testing.T) {
@@ -213,11 +230,7 @@ func TestOrdersHidden(t *testing.T) {
 	must(t, err)
 	defer bob.close()
 	until(t, "both have joined", func() bool { return a.members()+b.members() == 2 })
-	for _, f := range b.hub.all() { // what is republished does not reach b
-		if f.filter == controlTopic {
-			must(t, f.sub.Unsubscribe())
-		}
-	}
+	must(t, b.orders(t).sub.Unsubscribe()) // what is republished does not reach b
 	must(t, b.node.Conn.Flush())
 	a.order("/disconnect", url.Values{"user": {"bob"}}, backend)
 	// An audit finds the order.
@@ -246,13 +259,10 @@ func TestOrdersLost(t *testing.T) {
 	must(t, err)
 	defer r.close()
 	until(t, "it has joined", func() bool { return a.members() == 1 })
-	for _, f := range a.hub.all() {
-		if f.filter == controlTopic {
-			f.mu.Lock()
-			f.lose(span{f.floor, f.floor + 10})
-			f.mu.Unlock()
-		}
-	}
+	f := a.orders(t)
+	f.mu.Lock()
+	f.lose(span{f.floor, f.floor + 10})
+	f.mu.Unlock()
 	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("got %v", err)
 	}
