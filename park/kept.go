@@ -50,7 +50,7 @@ type worker struct {
 	lot     *Lot
 	index   int                        // in workers.list
 	current atomic.Pointer[parkedConn] // the connection whose function it runs, or nil
-	one     [1]socknotify.Notification[*parkedConn]
+	batch   []socknotify.Notification[*parkedConn]
 }
 
 // An instant is a time since the lot's start in units of 65,536 ns. It has two bytes, to keep a parkedConn small, and
@@ -301,7 +301,7 @@ func (c *Conn) established(hook unwrap.Hook) bool {
 func (c *workers) beginLinger() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == 0 || c.full() || c.lingering >= maxLingering {
+	if c.waiting == 0 || c.full() || len(c.backlog) > 0 || c.lingering >= maxLingering {
 		return false
 	}
 	c.lingering++

@@ -51,6 +51,8 @@ type Config struct {
 	// lock. For the same reason the Read, SetReadDeadline and Close methods of a connection must
 	// not call the lot, or the [Conn] around the connection. nil is slog.Default.
 	Logger *slog.Logger
+
+	batch int // of its workers; 0 is 1
 }
 
 // A Lot holds parked connections. Its methods may be called concurrently. The functions that it
@@ -100,7 +102,7 @@ func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
 	l.log.Prefix, l.log.Name, l.log.Logger = "park: ", config.Name, logger
 	l.start, l.ended = l.clock.Now(), make(chan struct{})
 	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
-	l.workers.max = config.MaxRunning
+	l.workers.max, l.workers.batch = config.MaxRunning, max(config.batch, 1)
 	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)
 	l.startWorker()

@@ -47,6 +47,7 @@ func (l *Lot) endSettling(pc *parkedConn, why cause) {
 // to be made.
 func (l *Lot) settle(pc *parkedConn, conn *Conn) (again bool) {
 	returned, ready := false, true
+	l.relieve()
 	defer func() {
 		if !returned { // a method has called runtime.Goexit
 			pc.mu.Lock()

@@ -113,6 +113,9 @@ func (t *Tunnel) shakeHands() {
 // run is the function of a parked side.
 func (s *tunnelSide) run() {
 	t, p, quiet := s.of, s.peer(), false
+	if s.mayWait() || p.mayWait() {
+		t.in.lot.relieve()
+	}
 	var failure error
 	switch c := s.conn.(type) {
 	case *Conn:
@@ -131,7 +134,7 @@ func (s *tunnelSide) run() {
 	case failure != nil:
 		t.release(nil, false, fmt.Errorf("park: tunnel: %w", failure))
 		return
-	case in && out && !s.plain && s.stream() == nil: // the write to s may wait
+	case in && out && s.mayWait(): // the write to s may wait
 		t.in.goroutines.Go(func() { p.copy(copyRest) })
 	case in:
 		p.copy(copyRest)
@@ -258,6 +261,7 @@ func (s *tunnelSide) arm(left time.Duration) error {
 // end ends the tunnel with a cause, unless it has one. A tunnel that is over is closed, and so is
 // an idle one that holds no bytes. Others are reset.
 func (t *Tunnel) end(cause error) {
+	t.in.lot.relieve()
 	t.mu.Lock()
 	first := t.life == tunnelOpen
 	var armedA, armedB, calm bool
@@ -303,6 +307,7 @@ func (t *Tunnel) finish() {
 		return
 	}
 	defer g.forget(t)
+	g.lot.relieve()
 	if g.OnClose != nil {
 		var cause error
 		if t.cause != nil {

@@ -113,6 +113,58 @@ func TestTunnel(t *testing.T) {
 	})
 }
 
+// A gated connection's Write waits for its gate.
+type gatedConn struct {
+	net.Conn
+	gate chan struct{}
+}
+
+func (c *gatedConn) Write(b []byte) (int, error) {
+	<-c.gate
+	return c.Conn.Write(b)
+}
+
+// A Write and an OnClose that wait delay no other tunnel, although a worker takes several sides from
+// the port at once.
+func TestTunnelWaits(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what is sent is waiting when a worker runs
+	gate := make(chan struct{})
+	g, _ := newTunnels(t, &Tunnels{OnClose: func(tunnel *Tunnel, _ error) {
+		if tunnel.Value == "waits" {
+			<-gate
+		}
+	}})
+	join := func(wrap func(net.Conn) net.Conn, value any) (near, far net.Conn) {
+		a, near := pair(t, "tcp")
+		b, far := pair(t, "tcp")
+		_, err := g.JoinWith(a, wrap(b), TunnelOptions{Value: value})
+		must(t, err)
+		return near, far
+	}
+	plain := func(c net.Conn) net.Conn { return c }
+	slow, behind := join(func(c net.Conn) net.Conn { return &gatedConn{c, gate} }, nil)
+	var near, far [tunnelBatch - 3]net.Conn // one batch, with the other two
+	for i := range near {
+		near[i], far[i] = join(plain, nil)
+	}
+	for range 30 {
+		ends, end := join(plain, "waits")
+		g.resting(t, len(near)+2)
+		send(t, slow, "slow")
+		end.Close()
+		ends.Close()
+		for _, c := range near {
+			send(t, c, "x")
+		}
+		for _, c := range far {
+			expect(t, c, "x")
+		}
+		gate <- struct{}{}
+		gate <- struct{}{}
+		expect(t, behind, "slow")
+	}
+}
+
 // What was received before is sent first, and counts.
 func TestTunnelReceived(t *testing.T) {
 	for name, kind := range streamKinds {

@@ -210,9 +210,13 @@ func (t *Tunnel) begin(a, b net.Conn, o TunnelOptions) {
 // sameConn reports whether a and b are one connection.
 func sameConn(a, b net.Conn) bool { return unwrap.Plain(a) && a == b }
 
+// tunnelBatch is how many notifications a worker dequeues at once.
+const tunnelBatch = 16
+
 // prepare returns the lot or its configuration.
 func (g *Tunnels) prepare() (*Lot, Config, error) {
-	return g.Lot, Config{Backend: g.Backend, Unwrap: g.Unwrap, Name: g.Name, Logger: g.Logger}, nil
+	return g.Lot, Config{Backend: g.Backend, Unwrap: g.Unwrap, Name: g.Name, Logger: g.Logger,
+		batch: tunnelBatch}, nil
 }
 
 // forget ends what reserve and add have begun.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // A copying says what a goroutine that copies a direction may wait for.
@@ -132,22 +134,27 @@ func (s *tunnelSide) forward(b []byte, clone bool) error {
 		if clone {
 			b = bytes.Clone(b)
 		}
-		s.keep(&tunnelRest{bytes: b})
+		r := &tunnelRest{bytes: b}
+		if t := s.peer().secure(); t != nil {
+			r.sealed = t.Unsent()
+		}
+		s.keep(r)
 	}
 	return nil
 }
 
 // A tunnelRest is what was received, and not taken by the peer.
 type tunnelRest struct {
-	bytes []byte
-	pipe  *nowait.Pipe // which has the bytes instead, if it is not nil
+	bytes  []byte
+	sealed int          // bytes before them, in a TLS record that was sent in part
+	pipe   *nowait.Pipe // which has the bytes instead, if it is not nil
 }
 
 func (r *tunnelRest) len() int {
 	if r.pipe != nil {
 		return r.pipe.Len()
 	}
-	return len(r.bytes)
+	return r.sealed + len(r.bytes)
 }
 
 // keep makes r the rest of the direction.
@@ -271,6 +278,7 @@ func (s *tunnelSide) pump(pipe *nowait.Pipe) error {
 func (s *tunnelSide) endStream() error {
 	s.done = true
 	p := s.peer()
+	s.of.in.lot.relieve()
 	w := halfCloser(p.conn)
 	if w == nil {
 		return errTunnelOver
@@ -299,6 +307,9 @@ func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
 	if c := s.stream(); c != nil {
 		return c.Read(b)
 	}
+	if t := s.secure(); t != nil && c != copyOwn {
+		return s.readSecure(t, b)
+	}
 	until := longAgo
 	switch c {
 	case copyReady:
@@ -320,6 +331,38 @@ func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
 	return n, err
 }
 
+// readSecure reads from a TLS connection whose records are ours.
+func (s *tunnelSide) readSecure(t *tlsrecord.Conn, b []byte) (n int, err error) {
+	if n, err = s.conn.(*Conn).drain(b); n > 0 || err != nil {
+		return n, err
+	}
+	n, err = t.TryRead(b, &s.socket)
+	if isTimeout(err) {
+		s.conn.SetReadDeadline(time.Time{}) // the lot has set it when the parking expired
+		err = nil
+	}
+	return n, err
+}
+
+// secure returns the TLS connection of a side whose records are ours, and directly above the
+// socket, or nil.
+func (s *tunnelSide) secure() *tlsrecord.Conn {
+	c, ok := s.conn.(*Conn)
+	if !ok || !s.socket.OK() {
+		return nil
+	}
+	t, ok := c.Conn.(*tlsrecord.Conn)
+	if !ok || !t.Taken() || !unwrap.Plain(t.NetConn()) {
+		return nil
+	}
+	return t
+}
+
+// mayWait reports whether reading from the side, or writing to it, may wait.
+func (s *tunnelSide) mayWait() bool {
+	return !s.plain && s.stream() == nil && s.secure() == nil
+}
+
 // deadline returns when the tunnel will have been idle for too long, or zero.
 func (t *Tunnel) deadline() time.Time {
 	t.mu.Lock()
@@ -334,12 +377,14 @@ func (t *Tunnel) deadline() time.Time {
 // write writes what the system takes. Where it does not say that, write waits, but not for longer
 // than a tunnel may be idle.
 func (s *tunnelSide) write(b []byte) (n int, err error) {
-	c := s.stream()
+	c, t := s.stream(), s.secure()
 	switch {
 	case s.plain:
 		return s.socket.Write(b)
 	case c != nil:
 		return c.Write(b)
+	case t != nil && !s.alone:
+		return t.TryWrite(b, &s.socket)
 	case s.of.in.IdleTimeout > 0 || s.of.in.HalfCloseTimeout > 0:
 		s.conn.SetWriteDeadline(s.of.deadline())
 	}
@@ -360,9 +405,16 @@ func (s *tunnelSide) park(want awaited, left time.Duration) error {
 	if c := s.stream(); c != nil {
 		return c.park(lot, want, left)
 	}
-	if s.plain {
-		return lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: plainConn[*tunnelSide]{owner: s}, f: runPlain[*tunnelSide], idle: left, await: want})
+	if t := s.secure(); s.plain || t != nil {
+		r := &parkRequest{raw: s.socket.Raw(), conn: plainConn[*tunnelSide]{owner: s},
+			f: runPlain[*tunnelSide], idle: left, await: want}
+		base := s.conn
+		if t != nil {
+			base = t.NetConn()
+			r.posted = want&awaitRead != 0 && (t.Arrived() || s.conn.(*Conn).hasBytesAhead())
+		}
+		r.base = base.(syscall.Conn)
+		return lot.park(r)
 	}
 	return s.of.in.log.Guard(s.conn, func() error { // Park reads
 		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)

@@ -12,12 +12,16 @@ import (
 // runs the function of its connection. Before it runs a function it starts another worker if none waits. So a function
 // that blocks delays no other connection. While max functions run, the one worker that waits puts what it dequeues into
 // the backlog, from which a worker takes its next connection when its function has returned.
+//
+// In a lot whose functions hardly ever wait, as those of tunnels, a worker dequeues several notifications at once, which
+// saves system calls. All but the first go to the backlog, and relieve is called before a function may wait.
 type workers struct {
 	max     int // the limit of running; 0 is none
+	batch   int // notifications that a worker dequeues at once
 	mu      sync.Mutex
 	waiting int
 	running int
-	backlog []ready // empty as long as running is below max
+	backlog []ready // with a batch of 1, empty as long as running is below max
 	list    []*worker
 	// lingering counts the running workers that wait for the next bytes of a steady connection (see kept.go).
 	lingering int
@@ -80,6 +84,7 @@ func (c *workers) pop() (r ready) {
 func (l *Lot) work(w *worker, r ready) {
 	defer l.workers.remove(w)
 	l.label()
+	w.batch = make([]socknotify.Notification[*parkedConn], l.workers.batch)
 	for more := true; more; {
 		if r.pc == nil {
 			if r = l.dequeue(w); r.pc == nil {
@@ -93,22 +98,25 @@ func (l *Lot) work(w *worker, r ready) {
 // dequeue waits for a connection whose function may run, and counts the worker as running. It returns zero if the worker
 // must exit.
 func (l *Lot) dequeue(w *worker) ready {
-	one := &w.one
 	for {
-		n, err := l.port.Process(nil, one[:], workerIdleTime)
+		n, err := l.port.Process(nil, w.batch, workerIdleTime)
+		var first ready
+		for i := range w.batch[:n] {
+			r := readyOf(&w.batch[i])
+			switch {
+			case r.pc == nil:
+			case first.pc == nil:
+				first = r
+			default:
+				l.workers.later(r)
+			}
+		}
 		switch {
-		case n == 1:
-			if one[0].Events == socknotify.EventRemove {
-				continue
+		case first.pc != nil:
+			if l.admit(&first) {
+				return first
 			}
-			r := ready{one[0].Key, parked, one[0].Events}
-			if one[0].Kind() == socknotify.KindPosted {
-				r.from = queued
-			}
-			one[0] = socknotify.Notification[*parkedConn]{} // it would keep the record
-			if l.admit(&r) {
-				return r
-			}
+		case n > 0:
 		case err == socknotify.ErrTimeout:
 			if l.retireWorker() {
 				return ready{}
@@ -117,6 +125,19 @@ func (l *Lot) dequeue(w *worker) ready {
 			return ready{} // the port is closed
 		}
 	}
+}
+
+// readyOf returns the connection of a notification, or zero for EventRemove. It clears the
+// notification, which would keep the record.
+func readyOf(n *socknotify.Notification[*parkedConn]) (r ready) {
+	if n.Events != socknotify.EventRemove {
+		r = ready{n.Key, parked, n.Events}
+		if n.Kind() == socknotify.KindPosted {
+			r.from = queued
+		}
+	}
+	*n = socknotify.Notification[*parkedConn]{}
+	return r
 }
 
 // admit counts a waiting worker as running. While max functions run it adds r to the backlog instead, and returns
@@ -141,6 +162,30 @@ func (l *Lot) admit(r *ready) bool {
 	c.running++
 	l.startWorker()
 	return true
+}
+
+// later adds r to the backlog, if its call is still pending.
+func (c *workers) later(r ready) {
+	if !r.pc.enqueue(&r) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.backlog = append(c.backlog, r)
+}
+
+// relieve has another worker serve the backlog, for a function that may wait.
+func (l *Lot) relieve() {
+	c := &l.workers
+	if c.batch == 1 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if next := c.pop(); next.pc != nil {
+		c.running++
+		l.startWith(next)
+	}
 }
 
 // enqueue makes a parked connection a queued one, which has no idle timeout. It reports whether the call of r is still

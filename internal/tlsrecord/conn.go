@@ -30,8 +30,22 @@ type Conn struct {
 	in      *buffer // nil while nothing has been received and not read
 
 	writing sync.Mutex
+	unsent  *unsent       // nil if all records were sent
 	ended   atomic.Bool   // the connection is closed
 	used    atomic.Uint32 // see UseCipher
+}
+
+// An unsent is the rest of records that a Socket has not taken. It is sent before anything else.
+type unsent struct {
+	out  []byte // may have been sent in the meantime, and be empty, if owes is set
+	owes bool   // the last byte of data in out was not counted by TryWrite
+}
+
+// A Socket is that of the connection below. Its methods do not wait: they return 0 and no error
+// where they would.
+type Socket interface {
+	Read([]byte) (int, error)
+	Write([]byte) (int, error)
 }
 
 // A stock is the part of crypto/tls in a connection: the handshake, and everything after it if
@@ -279,7 +293,51 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	c.reading.Lock()
 	defer c.endReading()
-	n, err := c.read(b)
+	n, err := c.read(b, nil)
+	return c.endRead(n, err, nil)
+}
+
+// Taken reports whether the connection was taken over from crypto/tls, which TryRead and TryWrite
+// need.
+func (c *Conn) Taken() bool { return c.stock.Load() == nil }
+
+// TryRead is Read through the socket of the connection below, and does not wait. It returns 0 and no
+// error if there is no whole record. It reads all whole records that b has room for, if they have
+// arrived with the first one.
+func (c *Conn) TryRead(b []byte, s Socket) (int, error) {
+	c.reading.Lock()
+	defer c.endReading()
+	n, err := c.read(b, s)
+	for more := 1; more > 0 && err == nil && n < len(b) && c.arrived(); n += more {
+		more, err = c.read(b[n:], s)
+	}
+	if n > 0 || err == errNothing {
+		err = nil // another error comes again
+	}
+	return c.endRead(n, err, s)
+}
+
+// arrived reports whether data, or a whole record, was received. reading is held.
+func (c *Conn) arrived() bool {
+	if c.in == nil || len(c.in.data) > 0 {
+		return c.in != nil
+	}
+	if len(c.in.wire) < headerSize {
+		return false
+	}
+	n, err := c.records.Length(c.in.wire)
+	return err == nil && len(c.in.wire) >= n
+}
+
+// Arrived reports whether TryRead returns something without the socket.
+func (c *Conn) Arrived() bool {
+	c.reading.Lock()
+	defer c.endReading()
+	return c.arrived() || c.records.Err() != nil
+}
+
+// endRead ends a read of n bytes. reading is held.
+func (c *Conn) endRead(n int, err error, s Socket) (int, error) {
 	if n > 0 && !c.in.hasData() {
 		// A close_notify behind the data is returned with it, so that a program that reuses
 		// connections does not take this one for open. crypto/tls does so too.
@@ -288,7 +346,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 				ciphers.use(c, &c.used)
 				c.records.Open(nil, record)
 			}
-			c.answer()
+			c.answer(s)
 		}
 		err = c.records.Err()
 	}
@@ -296,17 +354,17 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read reads data. reading is held.
-func (c *Conn) read(b []byte) (n int, err error) {
+// read reads data, from the socket if s is not nil. reading is held.
+func (c *Conn) read(b []byte, s Socket) (n int, err error) {
 	for n == 0 && !c.in.hasData() {
-		record, err := c.nextRecord()
+		record, err := c.nextRecord(s)
 		if err != nil {
-			c.answer()
+			c.answer(s)
 			return 0, err
 		}
 		ciphers.use(c, &c.used)
 		n, c.in.data, err = c.records.Read(b, record)
-		c.answer()
+		c.answer(s)
 		if err != nil {
 			return 0, err
 		}
@@ -319,7 +377,7 @@ func (c *Conn) read(b []byte) (n int, err error) {
 }
 
 // nextRecord returns the next record, and receives it where needed.
-func (c *Conn) nextRecord() ([]byte, error) {
+func (c *Conn) nextRecord(s Socket) ([]byte, error) {
 	for {
 		need := headerSize
 		if c.in != nil && len(c.in.wire) >= headerSize {
@@ -333,7 +391,7 @@ func (c *Conn) nextRecord() ([]byte, error) {
 		} else if err := c.records.Err(); err != nil {
 			return nil, err
 		}
-		if err := c.fill(need); err != nil {
+		if err := c.fill(need, s); err != nil {
 			return nil, err
 		}
 	}
@@ -354,8 +412,11 @@ func (c *Conn) record() []byte {
 	return record
 }
 
+// errNothing is what fill returns where a Socket has nothing.
+var errNothing = errors.New("tls: nothing to receive")
+
 // fill receives once, for a record of which need bytes are wanted.
-func (c *Conn) fill(need int) error {
+func (c *Conn) fill(need int, s Socket) error {
 	if c.in == nil {
 		c.in = buffers.Get().(*buffer)
 		c.in.wire = c.in.b[:0]
@@ -365,9 +426,16 @@ func (c *Conn) fill(need int) error {
 		in.wire = in.b[:copy(in.b[:], in.wire)]
 	}
 	have := len(in.wire)
-	n, err := c.Conn.Read(in.wire[have:cap(in.wire)])
+	from := Socket(c.Conn)
+	if s != nil {
+		from = s
+	}
+	n, err := from.Read(in.wire[have:cap(in.wire)])
 	in.wire = in.wire[:have+n]
-	if n > 0 || err == nil {
+	switch {
+	case n == 0 && err == nil && s != nil:
+		return errNothing
+	case n > 0 || err == nil:
 		return nil // an error comes again
 	}
 	if err == io.EOF && have > 0 {
@@ -387,26 +455,53 @@ func (c *Conn) release() {
 	}
 }
 
-// answer sends what a record wants to be answered with.
-func (c *Conn) answer() {
+// answer sends what a record wants to be answered with, by the socket if s is not nil. What that
+// does not take now is sent later.
+func (c *Conn) answer(s Socket) {
 	if !c.records.Owes() {
 		return
 	}
 	c.writing.Lock()
 	defer c.endWriting()
 	ciphers.use(c, &c.used)
+	if !c.sendRest(s) {
+		return
+	}
 	if out := c.records.Answer(nil); len(out) > 0 {
-		c.send(out)
+		c.send(out, s)
 	}
 }
 
-// send sends records. writing is held.
-func (c *Conn) send(out []byte) error {
-	_, err := c.Conn.Write(out)
-	if err != nil {
+// send sends records. The socket, if s is not nil, may leave a part of them unsent. writing is held.
+func (c *Conn) send(out []byte, s Socket) error {
+	n, err := len(out), error(nil)
+	if s != nil {
+		n, err = s.Write(out)
+	} else {
+		_, err = c.Conn.Write(out)
+	}
+	switch {
+	case err != nil:
 		c.records.FailOut(err)
+	case n < len(out) && c.unsent != nil:
+		c.unsent.out = append(c.unsent.out, out[n:]...)
+	case n < len(out):
+		c.unsent = &unsent{out: bytes.Clone(out[n:])}
 	}
 	return err
+}
+
+// sendRest sends what was left unsent. It reports whether all of that is sent. writing is held.
+func (c *Conn) sendRest(s Socket) bool {
+	rest := c.unsent
+	if rest == nil || len(rest.out) == 0 {
+		return true
+	}
+	out := rest.out
+	if rest.out = nil; !rest.owes {
+		c.unsent = nil
+	}
+	return c.send(out, s) == nil && (c.unsent == nil || len(c.unsent.out) == 0)
 }
 
 // Write sends data. After an error nothing more can be sent.
@@ -418,22 +513,55 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	case kept != nil:
 		return kept.Write(b)
 	}
+	return c.write(b, nil)
+}
+
+// TryWrite is Write through the socket of the connection below, and does not wait: it returns how
+// much was sent. A record that was sent in part counts but for its last byte. So the caller comes
+// back with that byte, when the socket takes more, and the next call must begin with it.
+func (c *Conn) TryWrite(b []byte, s Socket) (n int, err error) { return c.write(b, s) }
+
+// Unsent returns the number of bytes that TryWrite has counted and not sent.
+func (c *Conn) Unsent() int {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.unsent == nil {
+		return 0
+	}
+	return len(c.unsent.out)
+}
+
+func (c *Conn) write(b []byte, s Socket) (n int, err error) {
 	c.writing.Lock()
 	defer c.endWriting()
-	if c.ended.Load() {
+	switch {
+	case c.ended.Load():
 		return 0, net.ErrClosed
+	case len(b) == 0 && c.unsent != nil:
+		return 0, nil
 	}
 	ciphers.use(c, &c.used)
+	if !c.sendRest(s) {
+		_, err := c.records.Append(nil, nil)
+		return 0, err
+	}
+	if c.unsent != nil { // its last byte is the first one of b
+		n, c.unsent = 1, nil
+	}
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
 	for {
 		k := min(len(b)-n, 2*MaxPlaintext)
 		out, err := c.records.Append(buf.b[:0], b[n:n+k])
 		if err == nil && k > 0 {
-			err = c.send(out)
+			err = c.send(out, s)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return n, err
+		case c.unsent != nil:
+			c.unsent.owes = true // k is not 0
+			return n + k - 1, nil
 		}
 		if n += k; n == len(b) {
 			return n, nil
@@ -464,6 +592,9 @@ func (c *Conn) closeNotify() error {
 	out := c.records.CloseNotify(nil)
 	if len(out) == 0 {
 		return nil
+	}
+	if rest := c.unsent; rest != nil {
+		c.unsent, out = nil, append(rest.out, out...)
 	}
 	c.Conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 	_, err := c.Conn.Write(out)
