@@ -51,6 +51,7 @@ type worker struct {
 	index   int                        // in workers.list
 	current atomic.Pointer[parkedConn] // the connection whose function it runs, or nil
 	batch   []socknotify.Notification[*parkedConn]
+	ready   []ready // scratch space of dequeue
 }
 
 // An instant is a time since the lot's start in units of 65,536 ns. It has two bytes, to keep a parkedConn small, and

@@ -103,6 +103,9 @@ func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
 	l.start, l.ended = l.clock.Now(), make(chan struct{})
 	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max, l.workers.batch = config.MaxRunning, max(config.batch, 1)
+	if config.batch > 1 {
+		l.workers.room = make([]ready, 0, 4*config.batch)
+	}
 	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)
 	l.startWorker()

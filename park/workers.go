@@ -22,6 +22,7 @@ type workers struct {
 	waiting int
 	running int
 	backlog []ready // with a batch of 1, empty as long as running is below max
+	room    []ready // for a small backlog; nil with a batch of 1
 	list    []*worker
 	// lingering counts the running workers that wait for the next bytes of a steady connection (see kept.go).
 	lingering int
@@ -76,7 +77,7 @@ func (c *workers) pop() (r ready) {
 	r, c.backlog[0] = c.backlog[0], r
 	c.backlog = c.backlog[1:]
 	if len(c.backlog) == 0 {
-		c.backlog = nil
+		c.backlog = c.room[:0]
 	}
 	return r
 }
@@ -100,21 +101,17 @@ func (l *Lot) work(w *worker, r ready) {
 func (l *Lot) dequeue(w *worker) ready {
 	for {
 		n, err := l.port.Process(nil, w.batch, workerIdleTime)
-		var first ready
+		w.ready = w.ready[:0]
 		for i := range w.batch[:n] {
 			r := readyOf(&w.batch[i])
-			switch {
-			case r.pc == nil:
-			case first.pc == nil:
-				first = r
-			default:
-				l.workers.later(r)
+			if r.pc != nil && (len(w.ready) == 0 || r.pc.enqueue(&r)) {
+				w.ready = append(w.ready, r)
 			}
 		}
 		switch {
-		case first.pc != nil:
-			if l.admit(&first) {
-				return first
+		case len(w.ready) > 0:
+			if r := w.ready[0]; l.admit(&r, w.ready[1:]) {
+				return r
 			}
 		case n > 0:
 		case err == socknotify.ErrTimeout:
@@ -140,12 +137,13 @@ func readyOf(n *socknotify.Notification[*parkedConn]) (r ready) {
 	return r
 }
 
-// admit counts a waiting worker as running. While max functions run it adds r to the backlog instead, and returns
-// false.
-func (l *Lot) admit(r *ready) bool {
+// admit counts a waiting worker as running, and adds rest, which was enqueued, to the backlog. While max functions run it
+// adds r to the backlog instead, and returns false.
+func (l *Lot) admit(r *ready, rest []ready) bool {
 	c := &l.workers
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.backlog = append(c.backlog, rest...)
 	if c.full() {
 		c.mu.Unlock() // pc.mu is locked before c.mu
 		ok := r.pc.enqueue(r)
@@ -162,16 +160,6 @@ func (l *Lot) admit(r *ready) bool {
 	c.running++
 	l.startWorker()
 	return true
-}
-
-// later adds r to the backlog, if its call is still pending.
-func (c *workers) later(r ready) {
-	if !r.pc.enqueue(&r) {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.backlog = append(c.backlog, r)
 }
 
 // relieve has another worker serve the backlog, for a function that may wait.

@@ -302,38 +302,29 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) Taken() bool { return c.stock.Load() == nil }
 
 // TryRead is Read through the socket of the connection below, and does not wait. It returns 0 and no
-// error if there is no whole record. It reads all whole records that b has room for, if they have
-// arrived with the first one.
+// error if there is no whole record.
 func (c *Conn) TryRead(b []byte, s Socket) (int, error) {
 	c.reading.Lock()
 	defer c.endReading()
 	n, err := c.read(b, s)
-	for more := 1; more > 0 && err == nil && n < len(b) && c.arrived(); n += more {
-		more, err = c.read(b[n:], s)
-	}
-	if n > 0 || err == errNothing {
-		err = nil // another error comes again
+	if err == errNothing {
+		err = nil
 	}
 	return c.endRead(n, err, s)
-}
-
-// arrived reports whether data, or a whole record, was received. reading is held.
-func (c *Conn) arrived() bool {
-	if c.in == nil || len(c.in.data) > 0 {
-		return c.in != nil
-	}
-	if len(c.in.wire) < headerSize {
-		return false
-	}
-	n, err := c.records.Length(c.in.wire)
-	return err == nil && len(c.in.wire) >= n
 }
 
 // Arrived reports whether TryRead returns something without the socket.
 func (c *Conn) Arrived() bool {
 	c.reading.Lock()
 	defer c.endReading()
-	return c.arrived() || c.records.Err() != nil
+	switch {
+	case c.records.Err() != nil, c.in.hasData():
+		return true
+	case c.in == nil || len(c.in.wire) < headerSize:
+		return false
+	}
+	n, err := c.records.Length(c.in.wire)
+	return err != nil || len(c.in.wire) >= n
 }
 
 // endRead ends a read of n bytes. reading is held.

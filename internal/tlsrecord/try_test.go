@@ -119,10 +119,10 @@ func TestTryRead(t *testing.T) {
 		client.Write(append(wire, client.record(typeAlert, "\x01\x00")...))
 	}()
 	var got []byte
-	socket, buf, most := meager{c.Conn}, make([]byte, 32<<10), 0
+	socket, buf := meager{c.Conn}, make([]byte, 32<<10)
 	for {
 		n, err := c.TryRead(buf, socket)
-		got, most = append(got, buf[:n]...), max(most, n)
+		got = append(got, buf[:n]...)
 		if err == io.EOF {
 			break
 		}
