@@ -301,8 +301,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 // need.
 func (c *Conn) Taken() bool { return c.stock.Load() == nil }
 
-// TryRead is Read through the socket of the connection below, and does not wait. It returns 0 and no
-// error if there is no whole record.
+// TryRead is Read through the socket of the connection below, and does not wait. It returns 0 and
+// no error if there is no whole record.
 func (c *Conn) TryRead(b []byte, s Socket) (int, error) {
 	c.reading.Lock()
 	defer c.endReading()
@@ -463,7 +463,8 @@ func (c *Conn) answer(s Socket) {
 	}
 }
 
-// send sends records. The socket, if s is not nil, may leave a part of them unsent. writing is held.
+// send sends records. The socket, if s is not nil, may leave a part of them unsent. writing is
+// held.
 func (c *Conn) send(out []byte, s Socket) error {
 	n, err := len(out), error(nil)
 	if s != nil {

@@ -30,8 +30,8 @@ func (m meager) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Data arrives whole and in order if the socket takes parts of records, if calls that wait come
-// between, and if KeyUpdates are answered meanwhile.
+// Data arrives whole and in order if the socket takes parts of records, also with Writes that wait
+// and answers to KeyUpdates between the calls.
 func TestTryWrite(t *testing.T) {
 	t.Parallel()
 	c, client := rawPair(t)
