@@ -197,9 +197,9 @@ func sequence(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
 // read reads to the end, at times slowly, and checks the bytes.
 func (x *stressTunnel) read(i int) {
 	conn, slow := x.peers[i], rand.IntN(3) == 0
-	conn.SetReadDeadline(time.Now().Add(timeout))
-	buf := make([]byte, 1+rand.IntN(16<<10))
+	buf := make([]byte, 16+rand.IntN(16<<10)) // a slow peer of one byte would need a minute
 	for {
+		conn.SetReadDeadline(time.Now().Add(timeout))
 		n, err := conn.Read(buf)
 		want := bytes.Clone(buf[:n])
 		for j := range want {
