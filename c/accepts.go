@@ -253,6 +253,7 @@ func (o *operation) receiveFirst() {
 		}
 		code = operationCode(err)
 	}
+	o.forget() // before the program can use the number of the socket again
 	o.ended(code)
 }
 
