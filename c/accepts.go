@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -44,6 +45,60 @@ type firstReceive struct {
 
 	mu                sync.Mutex // is not taken with a lock of the port held
 	started, canceled bool       // the other operation was started; it must not be
+}
+
+// spare is a descriptor that is given up while a connection is accepted, if the process has used up
+// all others: the accept needs one more than on Windows, where the connection's socket exists
+// already. Another thread may take the number while it is free; then the accept fails.
+var spare struct {
+	mu   sync.Mutex // is taken with locks of the port held
+	fd   int
+	kept atomic.Bool // fd is the descriptor
+}
+
+// keepSpare opens the spare descriptor unless there is one.
+func keepSpare() {
+	if spare.kept.Load() {
+		return
+	}
+	spare.mu.Lock()
+	defer spare.mu.Unlock()
+	openSpare()
+}
+
+func openSpare() {
+	if spare.kept.Load() {
+		return
+	}
+	if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
+		spare.fd = fd
+		spare.kept.Store(true)
+	}
+}
+
+// acceptBySpare makes an accept again for which there was no descriptor. The program's socket
+// becomes the connection here, so that the descriptor is free again.
+func acceptBySpare(of unsafe.Pointer, accept func() error) error {
+	spare.mu.Lock()
+	defer spare.mu.Unlock()
+	defer openSpare()
+	if spare.kept.Swap(false) {
+		unix.Close(spare.fd)
+	}
+	err := accept()
+	if err == nil {
+		o := (*operation)(of)
+		err = o.program().become(&o.connection)
+	}
+	return err
+}
+
+// program returns the operation that the program knows of.
+func (o *operation) program() *operation {
+	if o.of != nil {
+		return o.of
+	}
+	return o
 }
 
 // await notes the socket that an AcceptEx will make a connection. It returns false if another call
@@ -129,6 +184,7 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 		o.end(0, statusOf(C.WSAEINVAL))
 		return C.WSAEINVAL
 	}
+	keepSpare()
 	err := overlapped.Accept(o.port.Port, obj.socket, k, &into.connection, &into.op)
 	if err != nil {
 		o.forget()
@@ -138,11 +194,8 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 
 // accepted is completed for an operation that has accepted a connection, or failed to.
 func (o *operation) accepted(err error) {
-	program := o
-	if o.of != nil {
-		program = o.of
-	}
-	if err == nil {
+	program := o.program()
+	if err == nil && o.connection.Handle() != port.NoSocket {
 		err = program.become(&o.connection)
 	}
 	if err == nil && o.of != nil {
@@ -200,6 +253,7 @@ func (o *operation) receiveFirst() {
 		}
 		code = operationCode(err)
 	}
+	o.forget() // before the program can use the number of the socket again
 	o.ended(code)
 }
 

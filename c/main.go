@@ -110,7 +110,7 @@ func newPort() (*completionPort, error) {
 		}
 		p.fd, p.core.Core.Park = p.stand.fd, p.stand.park
 	}
-	p.core.Core.Completed = completed
+	p.core.Core.Completed, p.core.Core.Spare = completed, acceptBySpare
 	p.calls.New = func() any { return new(call) }
 	if !p.core.Core.Edges {
 		C.sn_set_edgeless()

@@ -221,7 +221,7 @@ func TestSymbols(t *testing.T) {
 // programs are the test programs in C.
 var programs = []string{
 	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
-	"reuse", "sockets", "closes", "undequeued", "events", "console",
+	"reuse", "sockets", "closes", "undequeued", "events", "console", "exhausted",
 }
 
 func TestPrograms(t *testing.T) {
@@ -280,7 +280,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil},
+		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil}, {"exhausted", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
@@ -305,7 +305,7 @@ func TestRaceDetector(t *testing.T) {
 		args []string
 	}{
 		{"overlapped", nil}, {"reuse", nil}, {"undequeued", nil}, {"waiters", nil},
-		{"edge", nil},
+		{"edge", nil}, {"exhausted", nil},
 		{"threads", []string{"16", "1"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
@@ -107,6 +108,10 @@ func (ops *operations) attempt(o *Overlapped, held sock.Held) (done bool) {
 		err = o.connect(held.Socket())
 	case Accept:
 		err = held.Socket().AcceptInto(o.Into)
+		if spare := ops.port.Core.Spare; spare != nil && sock.IsExhausted(err) {
+			accept := func() error { return held.Socket().AcceptInto(o.Into) }
+			err = spare(unsafe.Pointer(o), accept)
+		}
 		if err == sock.ErrWouldBlock && ops.port.ListenerShut(ops.fd.Handle()) {
 			err = port.ErrListenerShut
 		}

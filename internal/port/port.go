@@ -37,12 +37,15 @@ type Core struct {
 	// Completed is called, if it is set, when an operation has its result, before its completion
 	// can be dequeued: with the operation, and locks of the port held. It must not lead to the port.
 	Completed func(op unsafe.Pointer)
-	Files     atomic.Value // an io.Closer: the operations on files, once there have been some
-	port      weak.Pointer[Port]
-	Stripes   [Stripes]stripe
-	left      chan struct{} // receives when a call leaves a closed port
-	once      sync.Once
-	err       error // of closing the backend
+	// Spare is called, if it is set, with an operation whose accept failed because the system had
+	// no descriptor, and with locks of the port held. It may give one up and make the accept again.
+	Spare   func(op unsafe.Pointer, accept func() error) error
+	Files   atomic.Value // an io.Closer: the operations on files, once there have been some
+	port    weak.Pointer[Port]
+	Stripes [Stripes]stripe
+	left    chan struct{} // receives when a call leaves a closed port
+	once    sync.Once
+	err     error // of closing the backend
 
 	helper helper
 	// HelpAfter is how long operations wait for a call that dequeues before the helper carries them

@@ -1,0 +1,2 @@
+/* Windows' winerror.h, whose errors windows.h has. */
+#include "windows.h"
