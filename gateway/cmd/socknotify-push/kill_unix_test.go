@@ -28,7 +28,6 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
-	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/socknotify/socknotify/gateway"
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -702,24 +701,17 @@ func (k *killTest) probe() {
 // startKill starts the cluster, and publishes the event after which all clients begin.
 func startKill(t *testing.T) *killTest {
 	k := &killTest{t: t}
-	key := []byte("a secret of 32 bytes, for a test")
-	secret := filepath.Join(t.TempDir(), "secret")
-	must(t, os.WriteFile(secret, key, 0o600))
-	everything := []string{">"}
-	k.token = must1(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"exp":     time.Now().Add(24 * time.Hour).Unix(),
-		"push":    map[string]any{"read": everything, "write": everything},
-		"mercure": map[string]any{"publish": []string{"*"}, "subscribe": []string{"*"}},
-	}).SignedString(key))
+	flags, token := mercureFlags(t)
+	k.token = token
 	addrs := freeport.Addrs(t, 12)
 	for i := range 3 {
 		k.stores = append(k.stores, t.TempDir())
 		m := &member{url: "http://" + addrs[i], debug: "http://" + addrs[6+i], args: []string{
 			"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", k.stores[i],
 			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","),
-			"--debug-addr", addrs[6+i], "--nats-addr", addrs[9+i], "--jwt-secret", secret,
-			"--mercure", "--origins", "*", "--heartbeat", killHeartbeat.String(), "--retry", "1s",
-			"--max-age", killAge.String()}}
+			"--debug-addr", addrs[6+i], "--nats-addr", addrs[9+i], "--origins", "*",
+			"--heartbeat", killHeartbeat.String(), "--retry", "1s", "--max-age", killAge.String()}}
+		m.args = append(m.args, flags...)
 		k.members = append(k.members, m)
 		m.start(t)
 	}
