@@ -520,7 +520,7 @@ func TestMercureWebhooks(t *testing.T) {
 	})
 	get := []string{"Authorization", "Bearer " + all}
 	browser := append([]string{"Accept", "text/event-stream"}, get...)
-	for answer, want := range map[string]int{`{"error":{"code":403,"message":"not you"}}`: 403, `no JSON`: 503} {
+	for answer, want := range map[string]int{`{"error":{"code":403}}`: 403, `no JSON`: 503} {
 		for _, path := range []string{"/connect", "/subscribe"} {
 			b.says(path, answer)
 			if status, body := s.request("GET", mercurePath+"?topic=a", "", get...); status != want {
