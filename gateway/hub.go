@@ -310,15 +310,15 @@ func (h *hub) start(f *feed) {
 		return
 	}
 	floor, err := h.history.last(h.ctx, f.filter)
-	first := uint64(0)
+	var now edge
 	if err == nil {
-		first, err = h.history.first(h.ctx)
+		now, err = h.history.first(h.ctx)
 	}
 	if err != nil {
 		f.failed = err
 		return
 	}
-	f.begin(max(floor, max(first, 1)-1))
+	f.begin(max(floor, max(now.first, 1)-1))
 	time.AfterFunc(firstAudit, h.auditNow)
 }
 
