@@ -274,8 +274,9 @@ func TestReplicaDropsFirst(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxAge: age}})
 	js, err := jetstream.New(s.node.Conn)
 	must(t, err)
-	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MIRROR", MirrorDirect: true,
-		Mirror: &jetstream.StreamSource{Name: defaultStream}, MaxAge: age - maxSkew*3/4})
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "MIRROR", MirrorDirect: true, Mirror: &jetstream.StreamSource{Name: defaultStream},
+		MaxAge: age - maxSkew*3/4})
 	must(t, err)
 	l := ledger{t: t}
 	for i := range lost {
