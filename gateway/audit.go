@@ -155,12 +155,12 @@ func (h *hub) auditFeeds(feeds []*feed, audited uint64, s *streamState) (
 		}
 	}
 	// Events may have been stored since the last audit, and have left the stream.
-	first, err := h.history.first(h.ctx)
+	now, err := h.history.first(h.ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, f := range feeds { // events up to the horizon are dispatched, or below target
-		f.pass(horizon, first)
+		f.pass(horizon, now.first)
 	}
 	return horizon, nil
 }

@@ -774,6 +774,22 @@ func TestForgedEvent(t *testing.T) {
 	}
 }
 
+// A gateway that starts while the stream's leader does not answer waits for it.
+func TestStartWithoutLeader(t *testing.T) {
+	addr := freeAddr(t)
+	node := newNode(t, NodeConfig{Store: t.TempDir(), Listen: addr})
+	newSiteOn(t, node, Config{}) // makes the stream
+	p := newProxy(t, addr)
+	conn, err := nats.Connect("nats://" + p.address)
+	must(t, err)
+	defer conn.Close()
+	p.mute.Store(true)
+	time.AfterFunc(requestTimeout+100*time.Millisecond, func() { p.mute.Store(false) })
+	h, err := newHub(t.Context(), conn, defaultStream, 1<<10, quiet)
+	must(t, err)
+	h.close()
+}
+
 // A member waits until it has its one route to each other member.
 func TestWaitRoutes(t *testing.T) {
 	addrs := freeport.Addrs(t, 3)

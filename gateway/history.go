@@ -32,7 +32,7 @@ type history struct {
 	slots chan struct{}
 
 	states question[streamState]
-	edges  question[uint64] // of first
+	edges  question[edge] // of first
 
 	hole  holeKey // the leader's hole; used by the goroutine of states, as is whole
 	whole uint64  // from here on, the leader has every event
@@ -126,7 +126,7 @@ func (h *history) init(conn *nats.Conn, name string, ctx context.Context, work *
 type streamState struct {
 	epoch       string
 	eras        []era
-	first, last uint64
+	first, last uint64        // replicas may have dropped what is before first, for its age
 	keeps       uint64        // so many events are kept at least, up to the age maxAge
 	maxAge      time.Duration // no limit is a long time
 	members     []Member
@@ -149,6 +149,8 @@ const (
 	batchSize      = 256
 	batchBytes     = 1 << 20
 	recordHead     = 1 << 10 // bytes in which a stored event is larger than its message, at most
+	// The clocks of the nodes differ by so much at most, or by an eighth of the retention.
+	maxSkew = time.Second
 )
 
 var (
@@ -178,6 +180,7 @@ func (h *history) askState() (streamState, error) {
 }
 
 func (h *history) readState() (s streamState, err error) {
+	asked := time.Now()
 	var answer struct {
 		Error  *apiError
 		Config struct {
@@ -188,9 +191,11 @@ func (h *history) readState() (s streamState, err error) {
 			MaxEvent int64         `json:"max_msg_size"`
 		}
 		State struct {
-			First   uint64 `json:"first_seq"`
-			Last    uint64 `json:"last_seq"`
-			Missing int    `json:"num_deleted"` // between the two
+			First   uint64    `json:"first_seq"`
+			At      time.Time `json:"first_ts"`
+			Last    uint64    `json:"last_seq"`
+			LastAt  time.Time `json:"last_ts"`
+			Missing int       `json:"num_deleted"` // between the two
 			Deleted []uint64
 		}
 		Cluster struct {
@@ -239,7 +244,43 @@ func (h *history) readState() (s streamState, err error) {
 		}
 		s.first = max(s.first, h.whole)
 	}
+	if c.MaxAge > 0 && s.first <= s.last {
+		young := asked.Add(min(maxSkew, c.MaxAge/8) - c.MaxAge)
+		if answer.State.At.Before(young) {
+			since, err := h.since(young)
+			switch {
+			case err != nil:
+				return s, err
+			case since > 0:
+				s.first = max(s.first, since)
+			case answer.State.LastAt.Before(young):
+				s.first = s.last + 1
+			default: // another node takes itself for the leader
+				return s, errBehind
+			}
+		}
+	}
 	return s, nil
+}
+
+// since returns the sequence of the first event that was stored at a time or later, or 0. The
+// leader answers.
+func (h *history) since(at time.Time) (uint64, error) {
+	var answer struct {
+		Error   *apiError
+		Message struct{ Seq uint64 }
+	}
+	request := map[string]any{"start_time": at.UTC(), "next_by_subj": storedPrefix + ">"}
+	err := h.call("STREAM.MSG.GET.", request, &answer)
+	switch e := answer.Error; {
+	case err != nil:
+		return 0, err
+	case e != nil && e.Code == 404:
+		return 0, nil
+	case e != nil:
+		return 0, fmt.Errorf("%w: %s", errNoStream, e.Description)
+	}
+	return answer.Message.Seq, nil
 }
 
 type apiError struct {
@@ -271,41 +312,48 @@ func callAPI(ctx context.Context, conn *nats.Conn, subject string, request []byt
 	return nil
 }
 
-// first returns the sequence from which on the stream has every event. The question is newer than
-// the call. So what was read before the call has no hole after first-1: events leave the stream at
-// its beginning.
-//
-// In a cluster a replica is asked too, and what is higher counts. It is the replica that has
-// answered the read, wherever this node's server has one: nats-server prefers it. Replicas drop
-// events for their age by clocks of their own, so this one may have dropped more than the leader.
-// Elsewhere two replicas may answer, which drop an event within a second of each other. The leader
-// is asked because a replica that was away for longer than the retention has a hole: what is left
-// of its old events, and then what the leader still had.
-func (h *history) first(ctx context.Context) (uint64, error) { return h.edges.get(ctx) }
+// An edge has the sequence from which on the stream has every event, and that of the last event
+// that the leader knew of.
+type edge struct{ first, last uint64 }
 
-func (h *history) askFirst() (uint64, error) {
+// first returns the edge of the stream. The question is newer than the call. So what was read
+// before the call has no hole after first-1, up to last: events leave the stream at its beginning.
+//
+// Each replica drops events for their age at a time of its own: not before they are old enough, but
+// later if it was busy or paused, by any time. So another replica than the one that was read may
+// still have what that one had dropped. Every event that is younger is in all of them, so the first
+// of these counts, and not the first that the leader has (readState).
+//
+// In a cluster a replica is asked too, and what is higher counts: it may have dropped more for its
+// size than the leader. It is the replica that has answered the read, wherever this node's server
+// has one that is current: nats-server prefers it. The leader is asked because a replica that was
+// away for longer than the retention has a hole: what is left of its old events, and then what the
+// leader still had.
+func (h *history) first(ctx context.Context) (edge, error) { return h.edges.get(ctx) }
+
+func (h *history) askFirst() (edge, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
 	defer cancel()
 	s, err := h.state(ctx)
 	if err != nil || len(s.members) <= 1 {
-		return s.first, err
+		return edge{s.first, s.last}, err
 	}
 	request := encode(getRequest{Seq: 1, Next: ">"})
 	m, err := h.conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+h.name, request)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errNoStream, err)
+		return edge{}, fmt.Errorf("%w: %w", errNoStream, err)
 	}
 	switch status := m.Header.Get("Status"); status {
 	case "":
 		seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 		if err != nil {
-			return 0, errUnexpected
+			return edge{}, errUnexpected
 		}
-		return max(seq, s.first), nil
+		return edge{max(seq, s.first), s.last}, nil
 	case "404": // the replica has no event
-		return s.first, nil
+		return edge{s.first, s.last}, nil
 	default:
-		return 0, fmt.Errorf("%w: %s %s", errUnexpected, status, m.Header.Get("Description"))
+		return edge{}, fmt.Errorf("%w: %s %s", errUnexpected, status, m.Header.Get("Description"))
 	}
 }
 
@@ -487,9 +535,14 @@ func (h *history) replay(ctx context.Context, epoch, filter string, after, throu
 		}
 		first := uint64(0)
 		if n := len(events); n == 0 || events[n-1].at.seq != after+uint64(n) {
-			if first, err = h.first(ctx); err != nil {
+			now, err := h.first(ctx)
+			if err != nil {
 				return after, err
 			}
+			if n > 0 && now.last < events[n-1].at.seq {
+				return after, errBehind // it was paused, and does not know of the next leader
+			}
+			first = now.first
 		}
 		for _, e := range events {
 			if end := min(first, e.at.seq); end > after+1 {

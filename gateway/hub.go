@@ -201,6 +201,13 @@ func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log 
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.history.init(conn, name, h.ctx, &h.work)
 	s, err := h.history.state(ctx)
+	for errors.Is(err, errNoStream) && !errors.Is(err, errDeleted) && ctx.Err() == nil {
+		select { // an election may be under way, or the leader is busy
+		case <-time.After(200 * time.Millisecond):
+			s, err = h.history.state(ctx)
+		case <-ctx.Done():
+		}
+	}
 	if err != nil {
 		h.close()
 		return nil, err
@@ -310,15 +317,15 @@ func (h *hub) start(f *feed) {
 		return
 	}
 	floor, err := h.history.last(h.ctx, f.filter)
-	first := uint64(0)
+	var now edge
 	if err == nil {
-		first, err = h.history.first(h.ctx)
+		now, err = h.history.first(h.ctx)
 	}
 	if err != nil {
 		f.failed = err
 		return
 	}
-	f.begin(max(floor, max(first, 1)-1))
+	f.begin(max(floor, max(now.first, 1)-1))
 	time.AfterFunc(firstAudit, h.auditNow)
 }
 

@@ -496,6 +496,111 @@ func TestMercureEnds(t *testing.T) {
 	}
 }
 
+// A backend is asked what clients of Mercure may do, and told when they have gone. One that gives no
+// answer refuses them for a time, and an EventSource comes back.
+func TestMercureWebhooks(t *testing.T) {
+	b, hooks := newBackend(t)
+	c := mercureTestConfig()
+	c.Webhooks, c.Mercure.Subscriptions = hooks, false
+	s := mercureSite{newSite(t, t.TempDir(), c)}
+	all := mercureTestToken(t, 0, []string{"*"}, []string{"*"})
+	allow := func() { b.says("/connect", `{"result":{"user":"56"}}`) }
+	allow()
+	r := s.open(query("a", "b{c}"), "Authorization", "Bearer "+all)
+	b.expect("/connect sse alice", "/subscribe sse 56 a", "/subscribe sse 56 b{c}")
+	s.joined(1)
+	if status, body := s.post(all, url.Values{"topic": {"a", "d"}, "data": {"x"}}); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	b.expect("/publish http alice a x", "/publish http alice d x")
+	r.want(t, message{Data: "x"})
+	r.close()
+	until(t, "the backend is told", func() bool {
+		return slices.Contains(b.was(), "/disconnect sse 56")
+	})
+	get := []string{"Authorization", "Bearer " + all}
+	browser := append([]string{"Accept", "text/event-stream"}, get...)
+	for answer, want := range map[string]int{`{"error":{"code":403}}`: 403, `no JSON`: 503} {
+		for _, path := range []string{"/connect", "/subscribe"} {
+			b.says(path, answer)
+			if status, body := s.request("GET", mercurePath+"?topic=a", "", get...); status != want {
+				t.Errorf("%s says %s: %d %s", path, answer, status, body)
+			}
+			status, body := s.request("GET", mercurePath+"?topic=a", "", browser...)
+			if back := status == 200 && strings.Contains(body, "retry: "); back != (want == 503) {
+				t.Errorf("%s says %s: an EventSource gets %d %s", path, answer, status, body)
+			}
+			allow()
+			b.says("/subscribe", `{"result":{}}`)
+		}
+		b.says("/publish", answer)
+		if status, body := s.post(all, url.Values{"topic": {"a"}}); status != want {
+			t.Errorf("/publish says %s: %d %s", answer, status, body)
+		}
+		b.says("/publish", `{"result":{}}`)
+	}
+	b.says("/connect", fmt.Sprintf(`{"result":{"expire_at":%d}}`, time.Now().Unix()+1))
+	ended := s.open(query("a"), get...)
+	if _, err := io.Copy(io.Discard, ended.in); err != nil {
+		t.Errorf("after its time: %v", err)
+	}
+}
+
+// Drain ends the connections of Mercure's clients, which go on at another node with their ids, and
+// publishes the ends of their subscriptions.
+func TestMercureDrain(t *testing.T) {
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	one := mercureSite{newSiteOn(t, node, mercureTestConfig())}
+	two := mercureSite{newSiteOn(t, node, mercureTestConfig())}
+	all := mercureTestToken(t, 0, []string{"*"}, []string{"*"})
+	template := mercurePath + "/subscriptions{/topic}{/subscriber}"
+	watcher := two.open(query(template), "Authorization", "Bearer "+all)
+	two.joined(1)
+	const clients = 5
+	var readers []*mercureReader
+	for range clients {
+		readers = append(readers, one.open(query("a"), "Cookie", MercureCookie+"="+all))
+	}
+	one.joined(clients)
+	id := two.update(all, "a", "1", "private", "on")
+	for _, r := range readers {
+		r.want(t, message{Data: "1", ID: id})
+	}
+	one.Drain(t.Context(), 100*time.Millisecond)
+	for _, r := range readers {
+		for err := error(nil); err == nil; {
+			var m message
+			if m, err = r.next(); err == nil {
+				t.Errorf("got %+v while the node is drained", m)
+			}
+		}
+	}
+	if _, err := openMercure(one.url, query("a")); err == nil || !strings.HasPrefix(err.Error(), "503") {
+		t.Errorf("a client that comes gets %v", err)
+	}
+	status, body := one.request("GET", mercurePath+"?topic=a", "", "Accept", "text/event-stream")
+	if status != 200 || !strings.Contains(body, "retry: ") {
+		t.Errorf("an EventSource that comes gets %d %s", status, body)
+	}
+	two.update(all, "a", "2", "private", "on")
+	for _, r := range readers {
+		again := two.open(query("a"), "Cookie", MercureCookie+"="+all, "Last-Event-ID", r.lastID)
+		if got := again.header.Get("Last-Event-ID"); got != r.lastID {
+			t.Errorf("the answer has the id %q, want %q", got, r.lastID)
+		}
+		again.want(t, message{Data: "2"})
+	}
+	for ends := 0; ends < clients; {
+		m, err := watcher.next()
+		must(t, err)
+		var d subscriptionDocument
+		must(t, json.Unmarshal([]byte(m.Data), &d))
+		if d.Topic == "a" && !d.Active {
+			ends++
+		}
+	}
+}
+
 // Without the configuration the paths are not there, and without tokens it is refused.
 func TestMercureOff(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret)})

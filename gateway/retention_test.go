@@ -263,3 +263,53 @@ func TestHole(t *testing.T) {
 	l.check()
 	s.hub.leave(c.subscriber)
 }
+
+// A replica that drops events for their age before the leader does answers a read. Here it is a
+// mirror whose retention is shorter, by less than the difference between clocks that is allowed.
+func TestReplicaDropsFirst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the retention")
+	}
+	const age, lost = 8 * time.Second, 20
+	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxAge: age}})
+	js, err := jetstream.New(s.node.Conn)
+	must(t, err)
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "MIRROR", MirrorDirect: true, Mirror: &jetstream.StreamSource{Name: defaultStream},
+		MaxAge: age - maxSkew*3/4})
+	must(t, err)
+	l := ledger{t: t}
+	for i := range lost {
+		l.publish(s, "a", fmt.Sprint(i))
+	}
+	first := func(stream jetstream.Stream) uint64 {
+		info, err := stream.Info(t.Context())
+		must(t, err)
+		return info.State.FirstSeq
+	}
+	until(t, "the mirror has the events", func() bool { return first(mirror) == 1 })
+	until(t, "the mirror has dropped them", func() bool { return first(mirror) > lost })
+	l.publish(s, "a", "last")
+	origin, err := js.Stream(t.Context(), defaultStream)
+	must(t, err)
+	for reads := 0; ; reads++ {
+		dropped := first(origin) > lost
+		l.got, l.gaps = nil, nil
+		_, err := s.hub.history.replay(t.Context(), s.hub.epoch, "a", 0, lost+1, func(e *event) error {
+			l.got = append(l.got, e.at.seq)
+			return nil
+		}, func(missed span) { l.gaps = append(l.gaps, missed) })
+		must(t, err)
+		told := len(l.got)
+		for _, g := range l.gaps {
+			told += int(g.through - g.after)
+		}
+		if told != lost+1 {
+			t.Fatalf("read %d: %d have come, and the gaps are %v", reads, len(l.got), l.gaps)
+		}
+		if dropped {
+			l.check()
+			return
+		}
+	}
+}

@@ -41,14 +41,15 @@ func certificate(t *testing.T) (flags []string) {
 }
 
 // ways are the two ways to HTTP/2: with TLS, and without it, as a proxy.
-func ways(t *testing.T, f func(t *testing.T, url, debug string, stop func() int)) {
+func ways(t *testing.T, f func(t *testing.T, url, debug string, stop func() int), more ...string) {
 	for _, way := range []string{"TLS", "h2c"} {
 		t.Run(way, func(t *testing.T) {
 			flags := []string{"--h2c"}
 			if way == "TLS" {
 				flags = certificate(t)
 			}
-			url, debug, stop := start(t, append(flags, "--store", t.TempDir())...)
+			flags = append(flags, "--store", t.TempDir())
+			url, debug, stop := start(t, append(flags, more...)...)
 			f(t, url, debug, stop)
 		})
 	}
@@ -192,6 +193,51 @@ func TestHTTP2(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	})
+}
+
+// Streams of Mercure and what is published to them share one connection of HTTP/2, and the end of
+// the command ends them.
+func TestMercureHTTP2(t *testing.T) {
+	flags, token := mercureFlags(t)
+	ways(t, func(t *testing.T, url, debug string, stop func() int) {
+		c := dialHTTP2(t, url)
+		var streams []*bufio.Reader
+		for i := range 12 {
+			answer := c.open("GET", fmt.Sprint("/.well-known/mercure?topic=https://a.example/", i), nil,
+				"Authorization", "Bearer "+token)
+			if link := answer.Header.Get("Link"); !strings.Contains(link, `rel="mercure"`) {
+				t.Errorf("the link is %q", link)
+			}
+			streams = append(streams, bufio.NewReader(answer.Body))
+		}
+		data := func(i int) string {
+			for {
+				line, err := streams[i].ReadString('\n')
+				if text, ok := strings.CutPrefix(line, "data: "); ok || err != nil {
+					return strings.TrimSpace(text)
+				}
+			}
+		}
+		until(t, "all have joined", func() bool { return conns(t, debug) == 12 })
+		for i := range streams {
+			form := fmt.Sprintf("topic=https://a.example/%d&private=on&data=event+%d", i, i)
+			c.open("POST", "/.well-known/mercure", strings.NewReader(form),
+				"Authorization", "Bearer "+token, "Content-Type", "application/x-www-form-urlencoded")
+			if got := data(i); got != fmt.Sprint("event ", i) {
+				t.Errorf("client %d got %q", i, got)
+			}
+		}
+		stopped := make(chan int, 1)
+		go func() { stopped <- stop() }()
+		for i := range streams {
+			if got := data(i); got != "" {
+				t.Errorf("at the end client %d got %q", i, got)
+			}
+		}
+		if status := <-stopped; status != 0 {
+			t.Errorf("status %d", status)
+		}
+	}, flags...)
 }
 
 // curl publishes and subscribes by HTTP/2.

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/leaks"
@@ -92,6 +94,21 @@ func startMembers(t *testing.T, more ...string) (all []*member, urls []string) {
 		})
 	}
 	return all, urls
+}
+
+// mercureFlags returns flags for Mercure, and a token that allows everything.
+func mercureFlags(t *testing.T) (flags []string, token string) {
+	t.Helper()
+	key := []byte("a secret of 32 bytes, for a test")
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, key, 0o600))
+	topics, selectors := []string{">"}, []string{"*"}
+	token = must1(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"exp":     time.Now().Add(24 * time.Hour).Unix(),
+		"push":    map[string]any{"read": topics, "write": topics},
+		"mercure": map[string]any{"publish": selectors, "subscribe": selectors},
+	}).SignedString(key))
+	return []string{"--mercure", "--jwt-secret", secret}, token
 }
 
 func must1[T any](v T, err error) T {
@@ -212,9 +229,14 @@ func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
 
 // events subscribes, and returns a function that returns the next line with a prefix.
 func events(t *testing.T, url, topics, id string) (next func(prefix string) string, end func()) {
+	return stream(t, url, "/events?"+topics, id)
+}
+
+// stream is events for any path.
+func stream(t *testing.T, url, path, id string) (next func(prefix string) string, end func()) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	must(t, err)
-	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n", topics, id)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n", path, id)
 	in := bufio.NewReader(conn)
 	return func(prefix string) string {
 		for {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,4 +124,84 @@ func TestFirstMember(t *testing.T) {
 	if code, body := ask(t, "POST", url+"/publish?topic=a", "x"); code != http.StatusOK {
 		t.Errorf("publish: %d %s", code, body)
 	}
+}
+
+// A node with clients of Mercure is killed. They go on at another node with their ids, and the
+// documents have their subscriptions once.
+func TestMercureKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three processes")
+	}
+	flags, token := mercureFlags(t)
+	members, urls := startMembers(t, append(flags, "--mercure-subscriptions", "--heartbeat", "1s")...)
+	const path, topic = "/.well-known/mercure", "https://a.example/1"
+	query := url.Values{"topic": {topic}, "authorization": {token}}
+	post := func(data string) {
+		t.Helper()
+		form := url.Values{"topic": {topic}, "data": {data}, "private": {"on"}}
+		until(t, data+" is acknowledged", func() bool {
+			r, err := http.NewRequest("POST", urls[1]+path, strings.NewReader(form.Encode()))
+			must(t, err)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Idempotency-Key", data)
+			answer, err := caller.Do(r)
+			if err != nil {
+				return false
+			}
+			answer.Body.Close()
+			return answer.StatusCode == http.StatusOK
+		})
+	}
+	// has waits until the documents of the second node have so many subscriptions.
+	has := func(n int) {
+		t.Helper()
+		until(t, fmt.Sprint(n, " subscriptions"), func() bool {
+			_, body := ask(t, "GET", urls[1]+path+"/subscriptions?authorization="+token, "")
+			var all struct{ Subscriptions []struct{ Topic string } }
+			return json.Unmarshal([]byte(body), &all) == nil && len(all.Subscriptions) == n
+		})
+	}
+	var next []func(string) string
+	var last []string
+	for range 3 {
+		line, end := stream(t, urls[0], path+"?"+query.Encode(), "")
+		defer end()
+		next, last = append(next, line), append(last, "")
+	}
+	has(3)
+	post("1")
+	for i, line := range next {
+		text := line("")
+		for lines := 0; text != "data: 1"; text = line("") {
+			if id, ok := strings.CutPrefix(text, "id: "); ok {
+				last[i] = id
+			}
+			if lines++; lines == 1000 {
+				t.Fatalf("the update has not come; the last line is %q", text)
+			}
+		}
+	}
+	members[0].kill()
+	has(0)
+	post("2")
+	for i := range next {
+		line, end := stream(t, urls[1+i%2], path+"?"+query.Encode(), last[i])
+		defer end()
+		if got := line("data: "); got != "2" {
+			t.Errorf("after %s: got %q", last[i], got)
+		}
+	}
+	has(3)
+	members[0].start(t)
+	until(t, "the member is ready", func() bool {
+		code, _ := ask(t, "GET", urls[0]+"/readyz", "")
+		return code == http.StatusOK
+	})
+	line, end := stream(t, urls[0], path+"?"+query.Encode(), last[0])
+	defer end()
+	if got := line("data: "); got != "2" {
+		t.Errorf("at the member that was killed: got %q", got)
+	}
+	has(4)
 }

@@ -1,0 +1,903 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+
+	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/freeport"
+)
+
+var (
+	killTime  = flag.Duration("kill", 0, "time for which TestKill kills nodes; 0 skips it")
+	killEvery = flag.Duration("kill.every", 20*time.Second,
+		"least time between two faults, and half the most")
+	killPause = flag.Duration("kill.pause", 30*time.Millisecond,
+		"average time between two events of a publisher")
+	killClients = flag.Int("kill.clients", 48, "clients of TestKill")
+)
+
+const (
+	killTopics    = 12
+	killIRI       = "https://kill.example/" // the beginning of a topic of Mercure
+	killHeartbeat = time.Second
+	killWindow    = 2 * time.Minute // for which keys are remembered, if the retention is not shorter
+	killSilence   = 5 * time.Second // a client leaves a node that says nothing
+)
+
+// A place is where an event is: the sequence in the stream of an era. Each restore makes an era.
+type place struct {
+	era int
+	seq uint64
+}
+
+// An acknowledged event is one whose publisher got its id.
+type acknowledged struct {
+	topic, data string
+	id          string
+	tries       int
+}
+
+// A killTest is what TestKill's clients and publishers share.
+type killTest struct {
+	t       *testing.T
+	age     time.Duration // the retention
+	members []*member
+	stores  []string
+	nats    string // the address of the first node for NATS
+	token   string
+	begin   string // the id after which all clients begin
+
+	// publishing is locked for reading while an event is published, and for writing while the
+	// stream is replaced.
+	publishing sync.RWMutex
+
+	mu     sync.Mutex
+	epochs []string // of each era
+	bases  []uint64 // the last sequence that an era has of the one before
+	acked  []acknowledged
+	end    string // the id of the last event that counts, when the publishers have ended
+
+	retries, probes atomic.Int64
+}
+
+// A missing is what a client was told that it does not get.
+type missing struct{ Topic, After, Last string }
+
+type delivery struct {
+	filter          int
+	topic, id, data string
+}
+
+// A killClient is a client that moves between the nodes, and notes what it gets.
+type killClient struct {
+	k       *killTest
+	way     string
+	filters []string
+	after   []string // the position of each filter
+	lastID  string   // of Server-Sent Events
+	got     []delivery
+	gaps    []missing
+	moves   int
+	partial bool // gaps of Mercure that a browser does not show
+	failed  error
+}
+
+// matches reports whether a filter has a topic.
+func (c *killClient) matches(filter, topic string) bool {
+	prefix, wild := strings.CutSuffix(filter, "*")
+	if !wild {
+		prefix, wild = strings.CutSuffix(filter, "{id}")
+	}
+	return filter == topic || wild && strings.HasPrefix(topic, prefix)
+}
+
+// mercure reports whether the client's ids are those of Mercure.
+func (c *killClient) mercure() bool { return strings.HasPrefix(c.way, "mercure") }
+
+// owner returns the first filter that has a topic, or -1. All of Mercure's have one position.
+func (c *killClient) owner(topic string) int {
+	if strings.HasPrefix(topic, killIRI) != c.mercure() {
+		return -1
+	}
+	i := slices.IndexFunc(c.filters, func(f string) bool { return c.matches(f, topic) })
+	if c.mercure() {
+		return min(i, 0)
+	}
+	return i
+}
+
+// note notes an event. topic is empty if the client is not told it.
+func (c *killClient) note(topic, id, data string) {
+	of, _, _ := strings.Cut(data, " ")
+	f := c.owner(of)
+	if f < 0 || topic != "" && topic != of {
+		c.failed = fmt.Errorf("topic %q, id %q: %q is not wanted", topic, id, data)
+		return
+	}
+	if id == "" { // it is in the position of the client
+		id = c.after[f]
+	}
+	c.after[f] = id
+	c.got = append(c.got, delivery{f, of, id, data})
+}
+
+// setID takes the id of a block of Server-Sent Events, which has a position for each filter.
+func (c *killClient) setID(id string) {
+	c.lastID = id
+	if c.mercure() {
+		c.after[0] = strings.TrimPrefix(id, "#")
+		return
+	}
+	epoch, numbers, _ := strings.Cut(id, "-")
+	all := strings.Split(numbers, ".")
+	if len(all) != len(c.filters) {
+		c.failed = fmt.Errorf("%d positions in the id %q, want %d", len(all), id, len(c.filters))
+		return
+	}
+	for i, n := range all {
+		c.after[i] = epoch + "-" + n
+	}
+}
+
+// done reports whether the client has everything that was published, or was told what it misses.
+func (c *killClient) done() bool {
+	c.k.mu.Lock()
+	end := c.k.end
+	c.k.mu.Unlock()
+	if end == "" || c.failed != nil {
+		return c.failed != nil
+	}
+	want := c.k.place(end)
+	for _, id := range c.after {
+		if at := c.k.place(id); at.era != want.era || at.seq < want.seq {
+			return false
+		}
+	}
+	return true
+}
+
+// run moves between the nodes until the client is done.
+func (c *killClient) run() {
+	for !c.done() {
+		m := c.k.members[rand.IntN(len(c.k.members))]
+		c.moves++
+		stay := 5 + rand.IntN(300)
+		err := errors.New("unknown way")
+		switch c.way {
+		case "sse":
+			err = c.stream(m, "/events?"+url.Values{"topic": c.filters}.Encode(), stay)
+		case "mercure":
+			err = c.stream(m, "/.well-known/mercure?"+url.Values{"topic": c.filters}.Encode()+
+				"&authorization="+c.k.token, stay)
+		case "websocket":
+			err = c.socket(m, stay)
+		case "poll":
+			err = c.poll(m, stay)
+		}
+		switch {
+		case err != nil:
+			await.Pause(100 * time.Millisecond)
+		case rand.IntN(10) == 0: // it stays away, also for longer than the retention
+			await.UpTo(min(c.k.age*3/2, 15*time.Second))
+		}
+	}
+}
+
+// stream follows a stream of Server-Sent Events for so many blocks.
+func (c *killClient) stream(m *member, path string, stay int) error {
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(m.url, "http://"), killSilence)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n", path)
+	fmt.Fprintf(conn, "Last-Event-ID: %s\r\n", c.lastID)
+	if !c.mercure() {
+		fmt.Fprintf(conn, "Authorization: Bearer %s\r\n", c.k.token)
+	}
+	io.WriteString(conn, "\r\n")
+	in := bufio.NewReader(conn)
+	conn.SetReadDeadline(time.Now().Add(killSilence))
+	answer, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	if at := answer.Header.Get("Last-Event-Id"); c.mercure() && at != "" && at != c.lastID {
+		if at == "earliest" {
+			c.failed = fmt.Errorf("all updates are told again after %s", c.lastID)
+			return nil
+		}
+		c.gaps = append(c.gaps, missing{c.filters[0], c.lastID[1:], at[1:]})
+		c.setID(at)
+	}
+	return c.blocks(in, stay, func() { conn.SetReadDeadline(time.Now().Add(killSilence)) })
+}
+
+// blocks reads blocks of Server-Sent Events. alive is called before each line.
+func (c *killClient) blocks(in *bufio.Reader, stay int, alive func()) error {
+	id, name, data := "", "", []string(nil)
+	for stay > 0 {
+		alive()
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case field == "id":
+			id = value
+		case field == "event":
+			name = value
+		case field == "data":
+			data = append(data, value)
+		case line == "\n":
+			if id != "" {
+				c.setID(id)
+			}
+			switch {
+			case data == nil:
+			case name == "gap":
+				c.noteGap([]byte(strings.Join(data, "\n")))
+			default:
+				c.note("", "", strings.Join(data, "\n"))
+			}
+			if c.done() {
+				return nil
+			}
+			id, name, data = "", "", nil
+			stay--
+		}
+	}
+	return nil
+}
+
+// noteGap notes the data of an event named gap.
+func (c *killClient) noteGap(data []byte) {
+	var g struct{ Missed []missing }
+	if err := json.Unmarshal(data, &g); err != nil || len(g.Missed) == 0 {
+		c.failed = fmt.Errorf("a gap that has nothing: %s", data)
+		return
+	}
+	c.gaps = append(c.gaps, g.Missed...)
+}
+
+// A killMessage is one of a WebSocket, or the answer to a poll.
+type killMessage struct {
+	Topic, ID, Data, Gap string
+	Missed               []missing
+	Last                 []string
+	Events               []killMessage
+}
+
+// take notes what a message has. The gap comes before the events.
+func (c *killClient) take(m *killMessage) {
+	if m.Gap != "" && len(m.Missed) == 0 {
+		c.failed = fmt.Errorf("a gap that has nothing: %+v", m)
+	}
+	for _, g := range m.Missed {
+		c.gaps = append(c.gaps, g)
+		if i := slices.Index(c.filters, g.Topic); i >= 0 && m.Last == nil {
+			c.after[i] = g.Last
+		}
+	}
+	for _, e := range m.Events {
+		c.note(e.Topic, e.ID, e.Data)
+	}
+	if m.Data != "" {
+		c.note(m.Topic, m.ID, m.Data)
+	}
+	if m.Last != nil {
+		copy(c.after, m.Last)
+	}
+}
+
+// socket follows a WebSocket for so many messages.
+func (c *killClient) socket(m *member, stay int) error {
+	query := url.Values{"topic": c.filters, "after": c.after, "token": {c.k.token}}
+	dialer := ws.Dialer{Timeout: killSilence}
+	at := "ws" + strings.TrimPrefix(m.url, "http") + "/socket?" + query.Encode()
+	conn, rest, _, err := dialer.Dial(context.Background(), at)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	in := io.Reader(conn)
+	if rest != nil {
+		in = io.MultiReader(bytes.NewReader(must1(rest.Peek(rest.Buffered()))), conn)
+	}
+	for ; stay > 0 && !c.done(); stay-- {
+		conn.SetReadDeadline(time.Now().Add(killSilence))
+		b, _, err := wsutil.ReadServerData(struct {
+			io.Reader
+			io.Writer
+		}{in, conn})
+		if err != nil {
+			return err
+		}
+		var m killMessage
+		if err := json.Unmarshal(b, &m); err != nil {
+			return err
+		}
+		c.take(&m)
+	}
+	return nil
+}
+
+// poll polls so many times.
+func (c *killClient) poll(m *member, stay int) error {
+	for ; stay > 0 && !c.done(); stay-- {
+		query := url.Values{"topic": c.filters, "after": c.after}
+		r, err := http.NewRequest("GET", m.url+"/poll?"+query.Encode(), nil)
+		must(c.k.t, err)
+		r.Header.Set("Authorization", "Bearer "+c.k.token)
+		b, status, err := c.k.do(r, killSilence)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("%d: %s", status, b)
+		}
+		var answer killMessage
+		if err == nil {
+			err = json.Unmarshal(b, &answer)
+		}
+		if err != nil {
+			return err
+		}
+		c.take(&answer)
+	}
+	return nil
+}
+
+// do makes a request, and returns the body and the status of the answer.
+func (k *killTest) do(r *http.Request, limit time.Duration) ([]byte, int, error) {
+	client := http.Client{Timeout: limit, Transport: caller.Transport}
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	return b, answer.StatusCode, err
+}
+
+// publish publishes an event until it is acknowledged, for at most a third of the time for which
+// its key is remembered. It reports whether it was.
+func (k *killTest) publish(topic, data string, private bool) bool {
+	k.publishing.RLock()
+	defer k.publishing.RUnlock()
+	began := time.Now()
+	for try := 1; time.Since(began) < min(k.age, killWindow)/3 || try == 1; try++ {
+		path, body := "/publish?topic="+topic, data
+		form := strings.HasPrefix(topic, killIRI)
+		if form {
+			f := url.Values{"topic": {topic}, "data": {data}}
+			if private {
+				f.Set("private", "on")
+			}
+			path, body = "/.well-known/mercure", f.Encode()
+		}
+		m := k.members[rand.IntN(len(k.members))]
+		r, err := http.NewRequest("POST", m.url+path, strings.NewReader(body))
+		must(k.t, err)
+		r.Header.Set("Authorization", "Bearer "+k.token)
+		r.Header.Set("Idempotency-Key", data)
+		if form {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		b, status, err := k.do(r, 8*time.Second)
+		if err == nil && status == http.StatusOK {
+			id := strings.TrimPrefix(string(b), "#")
+			if !form {
+				var receipt struct{ ID string }
+				must(k.t, json.Unmarshal(b, &receipt))
+				id = receipt.ID
+			}
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.end == "" {
+				k.acked = append(k.acked, acknowledged{topic, data, id, try})
+			}
+			return true
+		}
+		if err == nil && status != http.StatusServiceUnavailable {
+			k.t.Errorf("publishing %q gets %d %s", data, status, b)
+		}
+		k.retries.Add(1)
+		await.Pause(50 * time.Millisecond)
+	}
+	return false
+}
+
+// place returns where the event with an id is. What an era has of an earlier one is there.
+func (k *killTest) place(id string) place {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	epoch, number, _ := strings.Cut(id, "-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	era := slices.Index(k.epochs, epoch)
+	if err != nil || era < 0 {
+		k.t.Errorf("a strange id: %q", id)
+		return place{}
+	}
+	for era > 0 && seq <= k.bases[era] {
+		era--
+	}
+	return place{era, seq}
+}
+
+// in reports whether the stream of an era has, or has had, the event at a place.
+func (k *killTest) in(era int, at place) bool {
+	for i := at.era + 1; i <= era; i++ {
+		if at.seq > k.bases[i] {
+			return false
+		}
+	}
+	return at.era <= era
+}
+
+// covers reports whether a gap has the event at a place. It is the next one of a client that has
+// everything of the one era up to After, and gets everything of the other era after Last.
+func (k *killTest) covers(g missing, at place) bool {
+	split := func(id string) (era int, seq uint64) {
+		epoch, number, _ := strings.Cut(id, "-")
+		seq, _ = strconv.ParseUint(number, 10, 64)
+		return slices.Index(k.epochs, epoch), seq
+	}
+	from, after := split(g.After)
+	to, last := split(g.Last)
+	has, gets := k.in(from, at) && at.seq <= after, k.in(to, at) && at.seq > last
+	if from == to {
+		return k.in(to, at) && !has && !gets
+	}
+	return at.era <= to && !has && !gets
+}
+
+// check compares what a client got with what was acknowledged. It returns how many events it got,
+// and of how many it was told.
+func (c *killClient) check() (came, told int) {
+	k := c.k
+	name := fmt.Sprintf("%s %v", c.way, c.filters)
+	if c.failed != nil {
+		k.t.Errorf("%s: %v", name, c.failed)
+	}
+	at := map[place]string{}
+	last := make([]place, len(c.filters))
+	begin := k.place(k.begin)
+	for i := range last {
+		last[i] = begin
+	}
+	wrong := 0
+	report := func(format string, a ...any) {
+		if wrong++; wrong <= 5 {
+			k.t.Errorf(name+": "+format, a...)
+		}
+	}
+	for _, d := range c.got {
+		p := k.place(d.id)
+		if before := last[d.filter]; p.era < before.era || p.era == before.era && p.seq <= before.seq {
+			report("%v comes after %v: %q", p, before, d.data)
+		}
+		last[d.filter] = p
+		at[p] = d.data
+	}
+	tries := map[string]int{}
+	for _, a := range k.acked {
+		tries[a.data] = a.tries
+		f := c.owner(a.topic)
+		if f < 0 {
+			continue
+		}
+		p, n := k.place(a.id), 0
+		data, got := at[p]
+		switch {
+		case got && data != a.data:
+			report("%s is %q, and %q was acknowledged", a.id, data, a.data)
+		case got:
+			n++
+			came++
+		}
+		for _, g := range c.gaps {
+			if c.mercure() || g.Topic == c.filters[f] {
+				if k.covers(g, p) {
+					n++
+					told++
+				}
+			}
+		}
+		if n != 1 && !(n == 0 && c.partial) {
+			report("%s %q: it has come: %v, and it is in %d gaps", a.id, a.data, got, n)
+		}
+	}
+	seen := map[string]bool{}
+	for _, d := range c.got {
+		if seen[d.data] && tries[d.data] == 1 {
+			report("%q comes twice, and was published once", d.data)
+		}
+		seen[d.data] = true
+	}
+	if wrong > 0 {
+		k.t.Errorf("%s: %d faults; began after %s, the gaps are %+v", name, wrong, k.begin, c.gaps)
+	}
+	return came, told
+}
+
+// status returns what a node says of itself.
+func (k *killTest) status(m *member) (s status) {
+	_, body := ask(k.t, "GET", m.debug+"/status", "")
+	json.Unmarshal([]byte(body), &s)
+	return s
+}
+
+// whole waits until all members are ready, and all replicas have what the leader has.
+func (k *killTest) whole() {
+	k.t.Helper()
+	for _, m := range k.members {
+		until(k.t, m.url+" is ready", func() bool {
+			code, _ := ask(k.t, "GET", m.url+"/readyz", "")
+			return code == http.StatusOK
+		})
+	}
+	until(k.t, "the replicas are complete", func() bool {
+		s := k.status(k.members[0])
+		lags := func(m gateway.Member) bool { return !m.Current || m.Offline }
+		return len(s.Members) == 3 && !slices.ContainsFunc(s.Members, lags)
+	})
+}
+
+// victim returns the leader of the stream, or any member.
+func (k *killTest) victim() *member {
+	i := rand.IntN(3)
+	for _, m := range k.status(k.members[i]).Members {
+		if m.Leader && rand.IntN(2) == 0 {
+			i, _ = strconv.Atoi(strings.TrimPrefix(m.Name, "n"))
+		}
+	}
+	return k.members[i]
+}
+
+// pause stops members for a time.
+func (k *killTest) pause(d time.Duration, members ...*member) {
+	for _, m := range members {
+		must(k.t, m.Signal(syscall.SIGSTOP))
+	}
+	await.Pause(d)
+	for _, m := range members {
+		must(k.t, m.Signal(syscall.SIGCONT))
+	}
+}
+
+// enter notes the era of the stream. Nothing may be published.
+func (k *killTest) enter() {
+	k.t.Helper()
+	probe := &killClient{k: k, way: "sse", filters: []string{"t.none"}, after: []string{""}}
+	until(k.t, "a client has an id", func() bool {
+		probe.stream(k.members[0], "/events?topic=t.none", 2) // the first block may have no id
+		return probe.lastID != ""
+	})
+	epoch, number, _ := strings.Cut(probe.lastID, "-")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.epochs = append(k.epochs, epoch)
+	k.bases = append(k.bases, must1(strconv.ParseUint(number, 10, 64)))
+}
+
+// restore kills all members, deletes their files, and starts them with a backup.
+func (k *killTest) restore(backup string) {
+	k.publishing.Lock()
+	defer k.publishing.Unlock()
+	for i, m := range k.members {
+		m.kill()
+		must(k.t, os.RemoveAll(k.stores[i]))
+	}
+	for i, m := range k.members {
+		more := []string{"--await-stream"}
+		if i == 0 {
+			more = []string{"--restore", backup}
+		}
+		m.args = append(m.args, more...)
+		m.start(k.t)
+	}
+	k.whole()
+	k.enter()
+}
+
+// killPage opens streams in a browser, and notes what they get.
+const killPage = `
+	window.streams = %s.map(url => {
+		const s = { got: [], gaps: [], source: new EventSource(url) }
+		s.source.onmessage = e => s.got.push([e.lastEventId, e.data])
+		s.source.addEventListener('gap', e => s.gaps.push(e.data))
+		return s
+	})
+`
+
+// browse makes clients of EventSources in Chromium: two for each member.
+func (k *killTest) browse() (b *tab, clients []*killClient) {
+	if _, err := exec.LookPath("chromium"); err != nil {
+		k.t.Logf("without a browser: %v", err)
+		return nil, nil
+	}
+	b = openTab(k.t, k.members[0].url+"/healthz")
+	until(k.t, "the page is loaded", func() bool {
+		return b.eval("location.pathname + document.readyState") == "/healthzcomplete"
+	})
+	var urls []string
+	for _, m := range k.members {
+		urls = append(urls, m.url+"/events?topic=t.*&after="+k.begin+"&token="+k.token,
+			m.url+"/.well-known/mercure?topic=*&lastEventID=%23"+k.begin+"&authorization="+k.token)
+		clients = append(clients, &killClient{k: k, way: "sse of Chromium", filters: []string{"t.*"}},
+			&killClient{k: k, way: "mercure of Chromium", filters: []string{"*"}, partial: true})
+	}
+	for _, c := range clients {
+		c.after = []string{k.begin}
+	}
+	b.eval(fmt.Sprintf(killPage, must1(json.Marshal(urls))))
+	until(k.t, "the browser's streams are open", func() bool {
+		return b.eval("streams.every(s => s.source.readyState === 1)") == true
+	})
+	return b, clients
+}
+
+// collect waits until each of a browser's streams gets events, and takes what they have got.
+func (k *killTest) collect(b *tab, clients []*killClient) {
+	alive := fmt.Sprintf(`streams.every(s => s.source.readyState === 1 &&
+		s.got.some(e => e[1].split('probe ')[1] > %d))`, k.probes.Load())
+	defer func() {
+		if k.t.Failed() {
+			k.t.Log(b.eval(`JSON.stringify(streams.map(s =>
+				[s.source.url, s.source.readyState, s.got.at(-1)]))`))
+		}
+	}()
+	until(k.t, "all streams of the browser live", func() bool {
+		k.probe()
+		return b.eval(alive) == true
+	})
+	var all []struct {
+		Got  [][2]string
+		Gaps []string
+	}
+	text := b.eval("JSON.stringify(streams.map(s => ({Got: s.got, Gaps: s.gaps})))").(string)
+	must(k.t, json.Unmarshal([]byte(text), &all))
+	for i, c := range clients {
+		for _, e := range all[i].Got {
+			c.setID(e[0])
+			c.note("", "", e[1])
+		}
+		for _, g := range all[i].Gaps {
+			c.noteGap([]byte(g))
+		}
+	}
+}
+
+// probe publishes an event to each topic. It does not count, but shows clients that they have
+// everything before.
+func (k *killTest) probe() {
+	n := k.probes.Add(1)
+	for i := range killTopics {
+		k.publish(fmt.Sprint("t.", i), fmt.Sprintf("t.%d probe %d", i, n), false)
+	}
+	k.publish(killIRI+"0", fmt.Sprintf("%s0 probe %d", killIRI, n), false)
+}
+
+// startKill starts the cluster, and publishes the event after which all clients begin.
+func startKill(t *testing.T, age time.Duration) *killTest {
+	k := &killTest{t: t, age: age}
+	flags, token := mercureFlags(t)
+	k.token = token
+	addrs := freeport.Addrs(t, 12)
+	for i := range 3 {
+		k.stores = append(k.stores, t.TempDir())
+		m := &member{url: "http://" + addrs[i], debug: "http://" + addrs[6+i], args: []string{
+			"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", k.stores[i],
+			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","),
+			"--debug-addr", addrs[6+i], "--nats-addr", addrs[9+i], "--origins", "*",
+			"--heartbeat", killHeartbeat.String(), "--retry", "1s", "--max-age", k.age.String()}}
+		m.args = append(m.args, flags...)
+		k.members = append(k.members, m)
+		m.start(t)
+	}
+	k.nats = "nats://" + addrs[9]
+	k.whole()
+	k.enter()
+	for !k.publish("t.0", "t.0 first", false) {
+	}
+	k.begin, k.acked = k.acked[0].id, nil
+	return k
+}
+
+// clients makes the clients: of each way, with one topic, a wildcard, several topics, and a
+// wildcard that has a topic of the client's own.
+func (k *killTest) clients() (all []*killClient) {
+	for i := range *killClients {
+		c := &killClient{k: k, way: []string{"sse", "websocket", "poll", "mercure"}[i%4]}
+		topic := fmt.Sprint("t.", i%killTopics)
+		switch kind := i / 4 % 4; {
+		case c.way == "mercure":
+			c.filters = [][]string{{fmt.Sprint(killIRI, i%killTopics)}, {killIRI + "{id}"}, {"*"},
+				{killIRI + "0", killIRI + "1", "https://none.example"}}[kind]
+		default:
+			c.filters = [][]string{{topic}, {"t.*"}, {topic, fmt.Sprint("t.", (i+5)%killTopics), "none.*"},
+				{topic, "t.*"}}[kind]
+		}
+		for range c.filters {
+			c.after = append(c.after, k.begin)
+		}
+		switch c.way {
+		case "mercure":
+			c.after = c.after[:1]
+			c.lastID = "#" + k.begin
+		case "sse":
+			c.lastID = k.begin
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// harm kills and pauses nodes until ctx is done. A backup is made after a quarter of the time, and
+// restored at half of it.
+func (k *killTest) harm(ctx context.Context) {
+	began := time.Now()
+	backup := filepath.Join(k.t.TempDir(), "backup")
+	kills, pauses, restores := 0, 0, 0
+	for {
+		select {
+		case <-time.After(*killEvery + rand.N(*killEvery)):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		_, err := os.Stat(backup)
+		switch past := time.Since(began); {
+		case err != nil && past > *killTime/4:
+			var out bytes.Buffer
+			args := []string{"backup", "--nats", k.nats, backup}
+			if status := command(ctx, args, io.Discard, &out); status != 0 {
+				k.t.Errorf("%v: status %d: %s", args, status, out.String())
+			}
+			continue
+		case restores == 0 && past > *killTime/2:
+			k.restore(backup)
+			restores++
+			continue
+		}
+		m := k.victim()
+		switch rand.IntN(5) {
+		case 0, 1:
+			m.kill()
+			kills++
+			if rand.IntN(3) == 0 { // its replica has a hole then
+				await.UpTo(min(2*k.age, killLonger))
+			}
+			m.start(k.t)
+		case 2, 3:
+			k.pause(rand.N(min(2*k.age, killLonger)), m)
+			pauses++
+		case 4: // there is no quorum
+			i := slices.Index(k.members, m)
+			k.pause(time.Second+rand.N(5*time.Second), m, k.members[(i+1)%3])
+			pauses += 2
+		}
+		k.whole()
+	}
+	k.t.Logf("%d kills, %d pauses, %d restores", kills, pauses, restores)
+}
+
+// killLonger is the longest time for which a node is away.
+const killLonger = 20 * time.Second
+
+// finish notes the last event that counts. No publisher may run.
+func (k *killTest) finish() {
+	last := k.acked[0]
+	for _, a := range k.acked {
+		if p, q := k.place(a.id), k.place(last.id); p.era > q.era || p.era == q.era && p.seq > q.seq {
+			last = a
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.end = last.id
+}
+
+// Nodes of a cluster are killed and paused, one or two at a time, some for longer than the
+// retention, and once the cluster is lost and made from an old backup. Clients of each way move
+// between the nodes. Each event that was acknowledged comes to each of its clients once, and those
+// of a filter in order, or the client is told of a gap that has it; and no gap has an event that
+// comes. No EventSource of a browser is dead at the end.
+func TestKill(t *testing.T) {
+	if *killTime == 0 {
+		t.Skip("it takes long, and is asked for by -kill; .ci/soak runs it")
+	}
+	t.Run("short retention", func(t *testing.T) { testKill(t, 8*time.Second) })
+	t.Run("long retention", func(t *testing.T) { testKill(t, time.Hour) })
+}
+
+func testKill(t *testing.T, age time.Duration) {
+	k := startKill(t, age)
+	clients := k.clients()
+	b, browsing := k.browse()
+	var following, publishing sync.WaitGroup
+	for _, c := range clients {
+		following.Go(c.run)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *killTime)
+	defer cancel()
+	for p := range 3 {
+		publishing.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				topic := fmt.Sprint("t.", n%killTopics)
+				if n%3 == 2 {
+					topic = fmt.Sprint(killIRI, n%killTopics)
+				}
+				k.publish(topic, fmt.Sprintf("%s p%d %d", topic, p, n), n%2 == 0)
+				await.UpTo(2 * *killPause)
+			}
+		})
+	}
+	k.harm(ctx)
+	publishing.Wait()
+	k.whole()
+	k.finish()
+	ended := make(chan struct{})
+	go func() {
+		following.Wait()
+		close(ended)
+	}()
+	for began := time.Now(); ; {
+		k.probe()
+		select {
+		case <-ended:
+		default:
+			if time.Since(began) < 3*time.Minute {
+				continue
+			}
+			for _, c := range clients {
+				t.Logf("%s %v: at %v, %v", c.way, c.filters, c.after, c.failed)
+			}
+			t.Fatalf("timed out waiting for clients to have everything up to %s", k.end)
+		}
+		break
+	}
+	if b != nil {
+		k.collect(b, browsing)
+	}
+	came, told, moves := 0, 0, 0
+	for _, c := range append(clients, browsing...) {
+		a, b := c.check()
+		came, told, moves = came+a, told+b, moves+c.moves
+	}
+	t.Logf("the epochs are %v, with %v of the one before", k.epochs, k.bases)
+	t.Logf("%d events acknowledged after %d retries; %d clients connected %d times, got %d, "+
+		"and were told of %d", len(k.acked), k.retries.Load(), len(clients), moves, came, told)
+}
