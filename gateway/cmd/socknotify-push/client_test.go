@@ -442,6 +442,7 @@ func TestChromiumCompression(t *testing.T) {
 				};
 			})()`)
 			until(t, "both have joined", func() bool { return b.joined(debug) == 2 })
+			b.is("socket.readyState", 1.0)
 			b.is("socket.extensions.split(';')[0]", c.want)
 			b.eval("socket.send(JSON.stringify({ ref: 1, publish: { topic: 'a', data: long } })); 1")
 			b.has("published", "socket: true", "client: true")
