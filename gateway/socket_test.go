@@ -195,6 +195,7 @@ func openDeflate(t *testing.T, address, query string) *deflateClient {
 // next returns the next message, and how many bytes it had on the wire.
 func (c *deflateClient) next() (m message, compressed bool, length int) {
 	c.Helper()
+	//lint:ignore SA1019 the peer is this test's gateway
 	f, err := ws.ReadFrame(c.in)
 	must(c, err)
 	length = len(f.Payload)

@@ -255,25 +255,6 @@ func TestBombMemory(t *testing.T) {
 	}
 }
 
-// Compressing and inflating allocate nothing when the buffers are large enough.
-func TestCompressionAllocs(t *testing.T) {
-	if raceDetector {
-		t.Skip("sync.Pool drops values at random with the race detector")
-	}
-	d := &deflater{level: 1}
-	message := bytes.Repeat([]byte("compress me "), 100)
-	var b, again []byte
-	n := testing.AllocsPerRun(100, func() {
-		b = d.deflate(b[:0], message)
-		var err error
-		again, err = inflate(again[:0], b, 1<<20)
-		must(t, err)
-	})
-	if n > 0.5 || !bytes.Equal(again, message) { // a collection may empty the pools
-		t.Errorf("%.1f allocations, %d bytes", n, len(again))
-	}
-}
-
 // Bytes of a stranger, in any pieces: the decoder finds the same messages as with all of them at once, within the limits,
 // and text is UTF-8.
 func FuzzDecoder(f *testing.F) {

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -334,5 +335,24 @@ func BenchmarkBroadcast(b *testing.B) {
 			per := float64(b.N) * float64(idling.Conns-c.slow)
 			b.ReportMetric(float64(idling.CPU()-cpu)/per, "CPU-ns/delivery")
 		})
+	}
+}
+
+// Compressing and inflating allocate nothing when the buffers are large enough.
+func TestCompressionAllocs(t *testing.T) {
+	if raceDetector {
+		t.Skip("sync.Pool drops values at random with the race detector")
+	}
+	d := &deflater{level: 1}
+	message := bytes.Repeat([]byte("compress me "), 100)
+	var b, again []byte
+	n := testing.AllocsPerRun(100, func() {
+		b = d.deflate(b[:0], message)
+		var err error
+		again, err = inflate(again[:0], b, 1<<20)
+		must(t, err)
+	})
+	if n > 0.5 || !bytes.Equal(again, message) { // a collection may empty the pools
+		t.Errorf("%.1f allocations, %d bytes", n, len(again))
 	}
 }
