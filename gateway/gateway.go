@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"compress/flate"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,13 @@ type Config struct {
 	// SlowPolicy says what happens then; the default is SlowClose.
 	MaxQueued  int
 	SlowPolicy SlowPolicy
-	// WriteTimeout bounds the time for which such a client takes nothing, and for which a WebSocket
+	// Compression is the level, 1 to 9, with which events and answers are compressed for WebSockets
+	// whose clients offer permessage-deflate, and CompressMin the length in bytes from which on they
+	// are, as in websocket.Server. 0 is no compression, and 512 bytes. An event is compressed once
+	// for all clients of the node. A client's messages may be compressed too. An event must not
+	// have both a secret and data that others choose: its length shows whether they are alike.
+	Compression, CompressMin int
+	// WriteTimeout bounds the time for which a slow client takes nothing, and for which a WebSocket
 	// does not answer a ping. 0 is 10 seconds.
 	WriteTimeout time.Duration
 	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a
@@ -254,13 +261,16 @@ func (c *Config) prepare() error {
 	return nil
 }
 
-// check checks the rates and the topics.
+// check checks the rates, the level of compression and the topics.
 func (c *Config) check(invalid func(format string, args ...any) error) error {
 	for name, r := range map[string]Rate{"AcceptRate": c.AcceptRate, "PublishRate": c.PublishRate,
 		"SubscribeRate": c.SubscribeRate, "MessageRate": c.MessageRate} {
 		if r.Burst < 0 || r.Burst > 0 && r.PerSecond <= 0 {
 			return invalid("%s has a Burst of %d and a PerSecond of %d", name, r.Burst, r.PerSecond)
 		}
+	}
+	if c.Compression > flate.BestCompression {
+		return invalid("Compression is %d, want at most %d", c.Compression, flate.BestCompression)
 	}
 	if c.Mercure != nil && c.Authorize == nil {
 		return invalid("Mercure needs Authorize, because everyone could read what is private")

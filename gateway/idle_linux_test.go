@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +50,10 @@ func TestIdleMemory(t *testing.T) {
 	for _, c := range []struct {
 		kind  string
 		limit float64
-	}{{"events", 1200}, {"socket", 1300}, {"events tls", 1900}, {"socket tls", 2000}, {"goroutine", 1 << 20}} {
+	}{
+		{"events", 1200}, {"socket", 1300}, {"socket compressed", 1300},
+		{"events tls", 1900}, {"socket tls", 2000}, {"goroutine", 1 << 20},
+	} {
 		if testing.Short() && c.limit > 2000 {
 			continue
 		}
@@ -72,7 +77,8 @@ func playServer(args []string) {
 		log.Fatal(err)
 	}
 	defer node.Close()
-	g, err := New(context.Background(), Config{Conn: node.Conn, Logger: quiet, Heartbeat: time.Hour})
+	g, err := New(context.Background(), Config{Conn: node.Conn, Logger: quiet, Heartbeat: time.Hour,
+		Compression: 1})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -142,9 +148,12 @@ func (c *blockingClient) flush(context.Context) error { return nil }
 func playClients(args []string) {
 	address, kind := args[0], args[1]
 	path, upgrade := "/events", ""
-	if kind == "socket" || kind == "socket tls" {
+	if strings.HasPrefix(kind, "socket") {
 		path, upgrade = "/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n"+
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	}
+	if kind == "socket compressed" {
+		upgrade += "Sec-WebSocket-Extensions: permessage-deflate\r\n"
 	}
 	i := 0
 	idling.Connect(func() (net.Conn, error) {
@@ -161,7 +170,11 @@ func playClients(args []string) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = conn.Read(make([]byte, 1024))
+		b := make([]byte, 1024)
+		n, err := conn.Read(b)
+		if err == nil && bytes.Contains(b[:n], []byte("permessage")) != (kind == "socket compressed") {
+			err = fmt.Errorf("answer %q", b[:n])
+		}
 		return conn, err
 	})
 }

@@ -80,6 +80,8 @@ func (g *Gateway) newSockets() *websocket.Server {
 		MaxPings:     maxPings,
 		MaxQueued:    g.config.MaxQueued,
 		SlowPolicy:   g.config.SlowPolicy,
+		Compression:  g.config.Compression,
+		CompressMin:  g.config.CompressMin,
 		WriteTimeout: g.config.WriteTimeout,
 		PingInterval: g.config.Heartbeat,
 		PongTimeout:  g.config.WriteTimeout,

@@ -1,14 +1,17 @@
 package gateway
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsflate"
 	"github.com/gobwas/ws/wsutil"
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -163,5 +166,117 @@ func TestSocketGrants(t *testing.T) {
 			t.Errorf("%+v: %+v", c, a)
 		}
 		r.close()
+	}
+}
+
+// A deflateClient is a WebSocket of a library of others that offers compression.
+type deflateClient struct {
+	*testing.T
+	ws.Handshake
+	conn io.ReadWriteCloser
+	in   io.Reader
+}
+
+func openDeflate(t *testing.T, address, query string) *deflateClient {
+	t.Helper()
+	dialer := ws.Dialer{Timeout: readTimeout}
+	dialer.Extensions = append(dialer.Extensions, wsflate.DefaultParameters.Option())
+	address = "ws" + strings.TrimPrefix(address, "http") + "/socket?" + query
+	conn, in, hs, err := dialer.Dial(t.Context(), address)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(readTimeout)))
+	if in == nil {
+		in = bufio.NewReader(conn)
+	}
+	return &deflateClient{t, hs, conn, in}
+}
+
+// next returns the next message, and how many bytes it had on the wire.
+func (c *deflateClient) next() (m message, compressed bool, length int) {
+	c.Helper()
+	//lint:ignore SA1019 the peer is this test's gateway
+	f, err := ws.ReadFrame(c.in)
+	must(c, err)
+	length = len(f.Payload)
+	if compressed = f.Header.Rsv1(); compressed {
+		f, err = wsflate.DecompressFrame(f)
+		must(c, err)
+	}
+	if f.Header.OpCode == ws.OpClose {
+		code, reason := ws.ParseCloseFrameData(f.Payload)
+		return message{name: fmt.Sprint(int(code)), Data: reason}, compressed, length
+	}
+	must(c, json.Unmarshal(f.Payload, &m))
+	return m, compressed, length
+}
+
+func (c *deflateClient) say(text string) {
+	c.Helper()
+	f, err := wsflate.CompressFrame(ws.NewTextFrame([]byte(text)))
+	must(c, err)
+	must(c, ws.WriteFrame(c.conn, ws.MaskFrame(f)))
+}
+
+// Events of CompressMin bytes and more are compressed for the WebSockets that have agreed to it,
+// and what they send may be compressed. Other clients get the same.
+func TestCompression(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Compression: 1, CompressMin: 300, MaxMessage: 10_000})
+	check := undisturbed(t, s)
+	plain, err := openWS(s.url, "topic=a")
+	must(t, err)
+	defer plain.close()
+	var clients []*deflateClient
+	for range 2 {
+		c := openDeflate(t, s.url, "topic=a")
+		agreed := wsflate.DefaultParameters.Option() // no context takeover, on either side
+		if len(c.Extensions) != 1 || !c.Extensions[0].Equal(agreed) {
+			t.Errorf("extensions %v", c.Extensions)
+		}
+		if _, compressed, n := c.next(); compressed {
+			t.Errorf("the first message is compressed, %d bytes", n)
+		}
+		clients = append(clients, c)
+	}
+	until(t, "all have joined", func() bool { return s.members() == 4 })
+	want := func(data string, short bool) {
+		t.Helper()
+		expect(t, plain, message{Topic: "a", Data: data})
+		for _, c := range clients {
+			m, compressed, n := c.next()
+			if m.Data != data || m.Topic != "a" || compressed == short || compressed && n > len(data)/5 {
+				t.Errorf("%.20q, compressed %t, %d bytes, want %.20q", m.Data, compressed, n, data)
+			}
+		}
+	}
+	long := strings.Repeat("Ünïcode 𝄞 ", 500)
+	s.publish("a", long)
+	want(long, false)
+	s.publish("a", "short")
+	want("short", true)
+	publisher := openDeflate(t, s.url, "")
+	publisher.next()
+	publisher.say(`{"ref":1,"publish":{"topic":"a","data":"` + long + `"}}`)
+	want(long, false)
+	publisher.next() // the answer
+
+	// The limit of a message is after inflating.
+	bomb := openDeflate(t, s.url, "")
+	bomb.next()
+	bomb.say(strings.Repeat("x", 2*10_000+maxHead+1))
+	if m, _, _ := bomb.next(); m.name != fmt.Sprint(int(ws.StatusMessageTooBig)) {
+		t.Errorf("a bomb is answered by %+v", m)
+	}
+	broken := ws.NewTextFrame([]byte("\xff\xff\xff"))
+	broken.Header.Rsv = ws.Rsv(true, false, false)
+	must(t, ws.WriteFrame(publisher.conn, ws.MaskFrame(broken)))
+	if m, _, _ := publisher.next(); m.name != fmt.Sprint(int(ws.StatusInvalidFramePayloadData)) {
+		t.Errorf("what is not deflated is answered by %+v", m)
+	}
+	check()
+
+	off := newSite(t, t.TempDir(), Config{})
+	if c := openDeflate(t, off.url, "topic=a"); len(c.Extensions) != 0 {
+		t.Errorf("by default: extensions %v", c.Extensions)
 	}
 }

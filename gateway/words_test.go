@@ -37,11 +37,12 @@ func TestNegative(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	node := newNode(t, NodeConfig{Store: t.TempDir()})
 	for field, c := range map[string]Config{
-		"Conn":       {},
-		"SlowPolicy": {Conn: node.Conn, SlowPolicy: SlowDrop + 1},
-		"AcceptRate": {Conn: node.Conn, AcceptRate: Rate{Burst: 1}},
-		"MaxMessage": {Conn: node.Conn, MaxMessage: 1 << 30},
-		"Stream":     {Conn: node.Conn, Stream: StreamConfig{Replicas: -1}},
+		"Conn":        {},
+		"SlowPolicy":  {Conn: node.Conn, SlowPolicy: SlowDrop + 1},
+		"AcceptRate":  {Conn: node.Conn, AcceptRate: Rate{Burst: 1}},
+		"MaxMessage":  {Conn: node.Conn, MaxMessage: 1 << 30},
+		"Compression": {Conn: node.Conn, Compression: 10},
+		"Stream":      {Conn: node.Conn, Stream: StreamConfig{Replicas: -1}},
 	} {
 		_, err := New(t.Context(), c)
 		words.Invalid(t, field, err)

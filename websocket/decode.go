@@ -206,13 +206,17 @@ func (d *decoder) header(b []byte, limit *limits) (used int, err error) {
 	}
 	used = n - before
 	d.headN = 0
+	most := limit.message
+	if h.compressed || h.op == opContinuation && d.compressed {
+		most = mostDeflated(most)
+	}
 	switch {
 	case h.isControl():
 	case h.op == opContinuation && d.kind == 0:
 		return 0, protocolError("continuation without a beginning")
 	case h.op != opContinuation && d.kind != 0:
 		return 0, protocolError("message within a message")
-	case h.length > limit.frame, h.length > limit.message-uint64(len(d.message)):
+	case h.length > limit.frame, h.length > most-uint64(len(d.message)):
 		return 0, errTooBig
 	case h.op != opContinuation:
 		d.kind, d.compressed = Kind(h.op), h.compressed

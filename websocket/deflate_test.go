@@ -3,9 +3,11 @@ package websocket
 import (
 	"bytes"
 	"compress/flate"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -39,10 +41,26 @@ func TestNegotiate(t *testing.T) {
 		{"permessage-bzip2", ""},
 		{`permessage-bzip2; a="b, permessage-deflate"`, ""},
 		{`permessage-bzip2; a="\"b, permessage-deflate"`, ""},
+		{`permessage-deflate; server_max_window_bits="15"`, ours + "; server_max_window_bits=15"},
+		{`permessage-deflate; server_max_window_bits="9"`, ""},
+		{`permessage-deflate; client_max_window_bits="15`, ""},
+		{`permessage-deflate; client_max_window_bits=15"`, ""},
+		{`permessage-deflate; client_max_window_bits=""`, ""},
+		{`permessage-deflate; "client_max_window_bits"=15`, ""},
+		{`"permessage-deflate"`, ""},
+		{"permessage-deflate; client_max_window_bits; client_max_window_bits=10", ""},
+		{"permessage-deflate; server_max_window_bits=15; SERVER_MAX_WINDOW_BITS=15", ""},
+		{"permessage-deflate;", ""},
+		{"permessage-deflate; =1", ""},
+		{"permessage-deflate; x=1, permessage-deflate; client_no_context_takeover", ours},
+		{`permessage-deflate; x=",", , permessage-deflate`, ours},
 	} {
 		if got, ok := negotiate([]string{"other", c.offer}); got != c.want || ok != (c.want != "") {
 			t.Errorf("%q: %q %v, want %q", c.offer, got, ok, c.want)
 		}
+	}
+	if got, _ := negotiate([]string{"permessage-deflate; x", "permessage-deflate"}); got != ours {
+		t.Errorf("the second field: %q", got)
 	}
 }
 
@@ -68,8 +86,8 @@ func expand(t testing.TB, b string) string {
 
 func TestCompression(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
-		e, opened := make(ends, 20), make(chan bool, 20)
-		s := &Server{Compression: flate.BestSpeed, CompressMin: 100, MaxMessage: 200_000, OnMessage: echo, OnClose: e.closed,
+		opened := make(chan bool, 20)
+		s := &Server{Compression: flate.BestSpeed, CompressMin: 100, OnMessage: echo,
 			OnOpen: func(*Conn, *http.Request) error { opened <- true; return nil }}
 		h := serve(t, kind, s)
 		p := h.connect(t, offer)
@@ -99,37 +117,6 @@ func TestCompression(t *testing.T) {
 		rand.NewChaCha8([32]byte{}).Read(noise)
 		p.send(frame(fin|byte(Binary), string(noise))...)
 		p.want(fin|byte(Binary), string(noise)) // it would have become longer
-		p.send(frame(fin|rsv1|byte(Text), "\x00")...)
-		p.wantText("")
-		p.send(frame(fin|rsv1|byte(Text), "")...)
-		p.wantText("")
-		final := append([]byte("\x01\x02\x00\xfd\xff"), "ok\x00"...) // a final block, and the byte that follows it
-		p.send(frame(fin|rsv1|byte(Text), string(final))...)
-		p.wantText("ok")
-
-		for name, c := range map[string]struct {
-			send []byte
-			code Code
-		}{
-			"bomb":              {frame(fin|rsv1|byte(Binary), squeeze(t, strings.Repeat("\x00", 20<<20))), CodeTooBig},
-			"just too big":      {frame(fin|rsv1|byte(Binary), squeeze(t, strings.Repeat("\x00", 200_001))), CodeTooBig},
-			"not deflated":      {frame(fin|rsv1|byte(Text), "\xff\xff\xff"), CodeInvalidPayload},
-			"cut":               {frame(fin|rsv1|byte(Text), squeeze(t, long)[:50]), CodeInvalidPayload},
-			"after the end":     {frame(fin|rsv1|byte(Text), string(final)+"more"), CodeInvalidPayload},
-			"not UTF-8":         {frame(fin|rsv1|byte(Text), squeeze(t, "\xff")), CodeInvalidPayload},
-			"bit in a fragment": {join(frame(rsv1|first, "x"), frame(rsv1|last, "y")), CodeProtocolError},
-			"bit in a ping":     {frame(rsv1|ping, "x"), CodeProtocolError},
-		} {
-			p := h.connect(t, offer)
-			p.send(c.send...)
-			first, payload := p.next()
-			if first != fin|opClose || len(payload) < 2 || Code(payload[0])<<8|Code(payload[1]) != c.code {
-				t.Errorf("%s: %#x %q, want %d", name, first, payload, c.code)
-			}
-			p.Close()
-			wantCode(t, e.wait(t), c.code, false)
-		}
-
 		// A broadcast is compressed for those that have agreed to it.
 		for range len(opened) {
 			<-opened
@@ -148,26 +135,136 @@ func TestCompression(t *testing.T) {
 	})
 }
 
-// A message that inflates to more than the limit takes no more memory than the limit.
+// A broadcast is compressed once, and all connections that have agreed to compression share the
+// frame. Of one that does not become shorter there is no second copy.
+func TestPreparedFrames(t *testing.T) {
+	s := &Server{OnMessage: echo, Compression: 1}
+	must(t, s.prepare())
+	plain, one := &Conn{server: s}, &Conn{server: s, compressed: true}
+	other := &Conn{server: s, compressed: true}
+	noise := make([]byte, 1000)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	long := bytes.Repeat([]byte("x"), 1000)
+	for _, c := range []struct {
+		payload    []byte
+		compressed bool
+	}{{long, true}, {long[:512], true}, {long[:511], false}, {noise, false}} {
+		m, err := s.Prepare(Binary, c.payload)
+		must(t, err)
+		a, b, p := m.frame(one), m.frame(other), m.frame(plain)
+		shared, bit := &a[0] == &p[0], a[0]&rsv1 != 0
+		if &a[0] != &b[0] || shared == c.compressed || bit != c.compressed || p[0]&rsv1 != 0 {
+			t.Errorf("%d bytes: frames %#x, %#x and %#x", len(c.payload), a[0], b[0], p[0])
+		}
+	}
+}
+
+// TestCompressedEcho has the shape of the cases 12 and 13 of the Autobahn test suite: messages of
+// several kinds and lengths, whole and in fragments, after each of its offers.
+func TestCompressedEcho(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 128<<10)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	var records strings.Builder
+	for records.Len() < 128<<10 {
+		fmt.Fprintf(&records, `{"topic":"orders.%d","id":"%x","data":"Ünïcode 𝄞"}`,
+			random.IntN(100), random.Uint32())
+	}
+	data := map[Kind]string{Text: records.String(), Binary: string(noise)}
+	s := &Server{OnMessage: echo, Compression: 1, CompressMin: -1, CloseTimeout: soon}
+	h := serve(t, "park", s)
+	for number, x := range map[string]struct {
+		offer    string
+		accepted bool
+	}{
+		"13.1": {"permessage-deflate; client_no_context_takeover; client_max_window_bits", true},
+		"13.2": {"permessage-deflate; server_no_context_takeover; client_max_window_bits", true},
+		"13.3": {"permessage-deflate; server_max_window_bits=9; client_max_window_bits", false},
+		"13.4": {"permessage-deflate; server_max_window_bits=15; client_max_window_bits", true},
+		"13.5": {"permessage-deflate; server_no_context_takeover; server_max_window_bits=9", false},
+		"13.6": {"permessage-deflate; server_no_context_takeover; server_max_window_bits=15", true},
+		"13.7": {"permessage-deflate; server_no_context_takeover; server_max_window_bits=9, " +
+			"permessage-deflate; server_no_context_takeover, permessage-deflate", true},
+	} {
+		p := h.connect(t, "Sec-WebSocket-Extensions: "+x.offer+"\r\n")
+		if got := p.answer.Header.Get("Sec-WebSocket-Extensions"); (got != "") != x.accepted {
+			t.Errorf("%s: %q", number, got)
+		}
+		bit := byte(0)
+		if x.accepted {
+			bit = rsv1
+		}
+		for kind, all := range data {
+			for size := 16; size <= len(all); size *= 4 {
+				message := strings.ToValidUTF8(all[:size], "")
+				if kind == Binary {
+					message = all[:size]
+				}
+				sent := message
+				if x.accepted {
+					sent = squeeze(t, message)
+				}
+				p.send(frame(fin|bit|byte(kind), sent)...)
+				p.wantInflated(kind, message)
+				p.send(frame(bit|byte(kind), sent[:5])...)
+				for rest := sent[5:]; ; {
+					n := min(256, len(rest))
+					part := rest[:n]
+					if rest = rest[n:]; rest == "" {
+						p.send(frame(last, part)...)
+						break
+					}
+					p.send(frame(more, part)...)
+				}
+				p.wantInflated(kind, message)
+			}
+		}
+		p.send(closing(CodeNormal, "")...)
+		p.wantClose(CodeNormal)
+		p.wantEnd()
+	}
+}
+
+// wantInflated reads a message, which may be compressed.
+func (p *peer) wantInflated(kind Kind, message string) {
+	p.Helper()
+	f, got := p.next()
+	if f&rsv1 != 0 {
+		got = expand(p, got)
+	}
+	if f&^rsv1 != fin|byte(kind) || got != message {
+		p.Fatalf("frame %#x (%d bytes), want %d bytes of kind %d", f, len(got), len(message), kind)
+	}
+}
+
+// A message that inflates to more than the limit takes no more memory than the limit, and what it
+// outgrows on the way there.
 func TestBombMemory(t *testing.T) {
 	const limit = 1 << 20
 	bomb := []byte(squeeze(t, strings.Repeat("\x00", 32<<20)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	got, err := inflate(nil, bomb, limit)
+	runtime.ReadMemStats(&after)
 	wantErr(t, err, errTooBig)
-	if cap(got) > 2*limit {
-		t.Errorf("%d bytes", cap(got))
+	if cap(got) != limit+1 {
+		t.Errorf("capacity of %d bytes", cap(got))
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 3*limit+256<<10 { // with a decompressor
+		t.Errorf("%d bytes were allocated", n)
 	}
 }
 
 // Bytes of a stranger, in any pieces: the decoder finds the same messages as with all of them at once, within the limits,
 // and text is UTF-8.
 func FuzzDecoder(f *testing.F) {
-	for _, e := range exchanges() {
-		if len(e.send) < 1000 {
-			f.Add(e.send, uint64(1), false)
+	for _, g := range groups(f) {
+		for _, e := range g.list {
+			if len(e.send) < 1000 {
+				f.Add(e.send, uint64(1), g.header != "")
+			}
 		}
 	}
-	f.Add(frame(fin|rsv1|byte(Text), squeeze(f, "Hello")), uint64(3), true)
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64, compression bool) {
 		limit := limits{frame: 300, message: 500, compression: compression}
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -207,8 +304,20 @@ func decode(t *testing.T, b []byte, limit *limits, size func(int) int) (all []st
 			if piece = piece[n:]; a.op == 0 && len(piece) > 0 && d.idle() {
 				t.Fatal("bytes are left, and nothing is incomplete")
 			}
-			if len(d.message) > 500 || len(d.control) > maxControl || len(a.payload) > 500 {
+			most := int(limit.message)
+			if d.compressed {
+				most = int(mostDeflated(limit.message))
+			}
+			if len(d.message) > most || len(d.control) > maxControl || len(a.payload) > most {
 				t.Fatal("beyond the limits")
+			}
+			if a.compressed && limit.compression {
+				if a.payload, err = inflate(nil, a.payload, limit.message); err != nil {
+					return all, err
+				}
+				if len(a.payload) > int(limit.message) {
+					t.Fatal("inflated beyond the limit")
+				}
 			}
 			switch {
 			case a.op == 0:
@@ -229,19 +338,51 @@ func decode(t *testing.T, b []byte, limit *limits, size func(int) int) (all []st
 	return all, nil
 }
 
+// Bytes of a stranger are inflated as io.ReadAll does it, up to the limit. What this package has
+// compressed is inflated to the same bytes, also behind a final block.
 func FuzzInflate(f *testing.F) {
-	f.Add([]byte(squeeze(f, "Hello")))
+	for _, e := range compressedExchanges(f) {
+		f.Add(e.send[min(6, len(e.send)):])
+	}
+	f.Add([]byte(hello))
 	f.Add([]byte("\x00"))
 	f.Add([]byte(squeeze(f, strings.Repeat("x", 5000))))
-	d := &deflater{level: 1}
+	var levels []*deflater
+	for level := range flate.BestCompression {
+		levels = append(levels, &deflater{level: level + 1})
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := inflate(nil, b, 2000)
-		if err == nil && len(got) > 2000 {
-			t.Errorf("%d bytes", len(got))
+		const limit = 2000
+		got, err := inflate(nil, bytes.Clone(b), limit)
+		if cap(got) > limit+1 || err == nil && len(got) > limit {
+			t.Errorf("%d bytes, capacity %d", len(got), cap(got))
 		}
-		again, err := inflate(nil, d.deflate(nil, b), uint64(len(b)))
-		if err != nil || !bytes.Equal(again, b) {
-			t.Errorf("%v, %d bytes of %d", err, len(again), len(b))
+		reader := bytes.NewReader(append(bytes.Clone(b), tail...))
+		want, wantErr := io.ReadAll(io.LimitReader(flate.NewReader(reader), limit+1))
+		switch whole := wantErr == nil && reader.Len() == 0; {
+		case whole && len(want) <= limit && (err != nil || !bytes.Equal(got, want)):
+			t.Errorf("%q, %v, want %q", got, err, want)
+		case len(want) > limit && err != errTooBig:
+			t.Errorf("%v for %d bytes or more", err, len(want))
+		case !bytes.HasPrefix(got, want[:min(len(want), limit)]):
+			t.Errorf("%q, want it to begin with %q", got, want)
+		}
+		for _, d := range levels {
+			deflated := d.deflate(nil, b)
+			again, err := inflate(nil, deflated, uint64(len(b)))
+			if err != nil || !bytes.Equal(again, b) {
+				t.Errorf("level %d: %v, %d bytes of %d", d.level, err, len(again), len(b))
+			}
+			behind := append([]byte("\x01\x01\x00\xfe\xffx"), deflated...) // a final block
+			again, err = inflate(nil, behind, uint64(len(b)+1))
+			if err != nil || string(again) != "x"+string(b) {
+				t.Errorf("level %d: behind a final block: %v, %d bytes", d.level, err, len(again))
+			}
+			if len(b) > 0 {
+				if _, err = inflate(nil, deflated, uint64(len(b)-1)); err != errTooBig {
+					t.Errorf("level %d: %v with a limit that is too low", d.level, err)
+				}
+			}
 		}
 	})
 }

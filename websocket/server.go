@@ -65,7 +65,9 @@ type Server struct {
 	// Compression is the level, 1 to 9 as in compress/flate, with which messages are compressed for
 	// peers that offer permessage-deflate. 0 means that the extension is not used. A compressor
 	// needs about a megabyte while it compresses a message; connections need nothing. Messages of
-	// fewer than CompressMin bytes are sent as they are; 0 means 512.
+	// fewer than CompressMin bytes are sent as they are; 0 means 512. The length of a compressed
+	// message shows an observer of the network whether its parts are alike, so a message must not
+	// have both a secret and data that others choose.
 	Compression int
 	CompressMin int
 
@@ -75,7 +77,8 @@ type Server struct {
 	MaxConns, MaxRunning int
 	// MaxMessage bounds the bytes of a message, after decompression, and MaxFrame those of a frame.
 	// A larger one ends the connection with the code 1009 and ErrTooLong. 0 means 1 MiB for
-	// MaxMessage, and MaxMessage for MaxFrame.
+	// MaxMessage, and no other bound for MaxFrame. Before decompression, a message may have an
+	// eighth more, because deflate makes some longer.
 	MaxMessage, MaxFrame int
 	// MaxQueued bounds the memory, in bytes, of what is queued for a connection whose peer reads
 	// too slowly: a message counts with its length and 64 bytes. A message that was begun is queued
@@ -216,7 +219,7 @@ func (s *Server) check() error {
 	s.clock = clock.Current()
 	s.start = s.clock.Now()
 	s.limit.message = bound(s.MaxMessage, 1<<20)
-	s.limit.frame = min(s.limit.message, bound(s.MaxFrame, math.MaxInt))
+	s.limit.frame = bound(s.MaxFrame, math.MaxInt)
 	if s.Compression > 0 {
 		s.deflater = &deflater{level: s.Compression}
 	}

@@ -1,6 +1,8 @@
 package websocket
 
 import (
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -62,8 +64,10 @@ func texts(payloads ...string) (s []sent) {
 const maxMessage = 100_000 // of tableServer
 
 // tableServer returns a server that waits for the end of a peer's stream for as long as that takes.
+// It takes compressed messages, and compresses none.
 func tableServer() *Server {
-	return &Server{OnMessage: echo, MaxMessage: maxMessage, CloseTimeout: soon}
+	return &Server{OnMessage: echo, MaxMessage: maxMessage, CloseTimeout: soon,
+		Compression: 1, CompressMin: math.MaxInt}
 }
 
 // exchanges are the cases of RFC 6455.
@@ -170,6 +174,125 @@ func exchanges() []exchange {
 	return list
 }
 
+// hello is the message Hello in one block, without the tail (RFC 7692, 7.2.3.1).
+const hello = "\xf2\x48\xcd\xc9\xc9\x07\x00"
+
+// deflated returns a text that is compressed to b.
+func deflated(b string) []byte { return frame(fin|rsv1|byte(Text), b) }
+
+// stored returns blocks that are not compressed.
+func stored(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		part := text[:min(len(text), math.MaxUint16)]
+		text = text[len(part):]
+		n := len(part)
+		b.Write([]byte{0, byte(n), byte(n >> 8), byte(^n), byte(^n >> 8)})
+		b.WriteString(part)
+	}
+	return b.String() + "\x00"
+}
+
+// compressedExchanges are the cases of RFC 7692.
+func compressedExchanges(t testing.TB) []exchange {
+	bye := closing(CodeNormal, "")
+	final := "\xf3\x48\xcd\xc9\xc9\x07\x00" // Hello
+	largest, noise := strings.Repeat("e", maxMessage), make([]byte, maxMessage)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	begin := func(b string) []byte { return frame(rsv1|first, b) }
+	end := func(b string) []byte { return frame(last, b) }
+	binary := func(b string) []byte { return frame(fin|rsv1|byte(Binary), b) }
+	good := func(name string, send []byte, want ...string) exchange {
+		return exchange{name, join(send, bye), texts(want...), CodeNormal}
+	}
+	bad := func(name string, send []byte, code Code) exchange {
+		return exchange{name, send, nil, code}
+	}
+	return []exchange{
+		// The examples of 7.2.3.
+		good("deflated", deflated(hello), "Hello"),
+		good("deflated fragments", join(begin(hello[:3]), end(hello[3:])), "Hello"),
+		good("deflated twice", join(deflated(hello), deflated(hello)), "Hello", "Hello"),
+		{"window of the message before", join(deflated(hello), deflated("\xf2\x00\x11\x00\x00")),
+			texts("Hello"), CodeInvalidPayload},
+		good("stored block", deflated("\x00\x05\x00\xfa\xffHello\x00"), "Hello"),
+		good("final block", deflated(final+"\x00"), "Hello"),
+		good("two blocks", deflated("\xf2\x48\x05\x00\x00\x00\xff\xff\xca\xc9\xc9\x07\x00"), "Hello"),
+		good("deflated nothing", deflated("\x00"), ""),
+
+		// Blocks, fragments and control frames.
+		good("no block", deflated(""), ""),
+		good("no block in fragments", join(begin(""), frame(more, ""), end("")), ""),
+		good("final block without a byte behind it", deflated(final), "Hello"),
+		good("three final blocks", deflated(final+final+final+"\x00"), "HelloHelloHello"),
+		good("block after a final one", deflated(final+hello), "HelloHello"),
+		good("final block of nothing", deflated("\x03\x00"), ""),
+		good("stored blocks", deflated(stored(largest)), largest),
+		good("empty fragments of a block", join(begin(""), frame(more, hello), end("")), "Hello"),
+		{"control frames between fragments", join(begin(hello[:1]), frame(ping, "p"),
+			frame(pong, ""), frame(more, hello[1:2]), frame(ping, "q"), end(hello[2:]), bye),
+			append([]sent{{pong, "p"}, {pong, "q"}}, texts("Hello")...), CodeNormal},
+		{"close between deflated fragments", join(begin(hello[:1]), bye), nil, CodeNormal},
+		good("deflated or not", join(text("a"), deflated(hello), frame(first, "b"), end("c"),
+			deflated(hello)), "a", "Hello", "bc", "Hello"),
+
+		// What is not deflated data.
+		bad("not deflated", deflated("\xff\xff\xff"), CodeInvalidPayload),
+		bad("reserved type of block", deflated("\x06"), CodeInvalidPayload),
+		bad("length of a stored block", deflated("\x00\x05\x00\xfa\xfeHello\x00"), CodeInvalidPayload),
+		bad("stored block is cut off", deflated("\x00\x05\x00\xfa\xffHel"), CodeInvalidPayload),
+		bad("block is cut off", deflated(hello[:3]), CodeInvalidPayload),
+		bad("large block is cut off", deflated(squeeze(t, largest)[:50]), CodeInvalidPayload),
+		bad("tail is not removed", deflated(hello+flushTail), CodeInvalidPayload),
+		bad("not deflated after a final block", deflated(final+"more"), CodeInvalidPayload),
+		bad("window of a final block", deflated(final+"\xf2\x00\x11\x00\x00"), CodeInvalidPayload),
+
+		// Reserved bits.
+		bad("bit of a continuation", join(begin("x"), frame(rsv1|last, "y")), CodeProtocolError),
+		bad("bit of a continuation alone", join(frame(first, "x"), frame(rsv1|last, "y")),
+			CodeProtocolError),
+		bad("bit of a ping", frame(rsv1|ping, "x"), CodeProtocolError),
+		bad("bit of a pong", frame(rsv1|pong, "x"), CodeProtocolError),
+		bad("bit of a close frame", frame(rsv1|fin|opClose, ""), CodeProtocolError),
+		bad("bit 2", frame(fin|0x60|byte(Text), hello), CodeProtocolError),
+		bad("bit 3", frame(fin|0x50|byte(Text), hello), CodeProtocolError),
+
+		// UTF-8.
+		good("character across fragments and blocks", join(begin(stored("\xf0\x9d")+flushTail),
+			end(stored("\x84\x9e!"))), "𝄞!"),
+		bad("deflated text is not UTF-8", deflated(squeeze(t, "\xff")), CodeInvalidPayload),
+		bad("deflated text is half a character", deflated(squeeze(t, "a\xe2\x82")), CodeInvalidPayload),
+		{"deflated bytes that are not UTF-8", join(binary(squeeze(t, "\xff\xfe")), bye),
+			[]sent{{fin | byte(Binary), "\xff\xfe"}}, CodeNormal},
+
+		// Lengths.
+		good("largest deflated message", deflated(squeeze(t, largest)), largest),
+		{"largest message that cannot be compressed", join(binary(squeeze(t, string(noise))), bye),
+			[]sent{{fin | byte(Binary), string(noise)}}, CodeNormal},
+		bad("deflated message too big by a byte", deflated(squeeze(t, largest+"e")), CodeTooBig),
+		bad("stored message too big by a byte", deflated(stored(largest+"e")), CodeTooBig),
+		bad("final blocks too big by a byte",
+			deflated("\x01\x01\x00\xfe\xffe"+squeeze(t, largest)), CodeTooBig),
+		bad("bomb", binary(squeeze(t, strings.Repeat("\x00", 20<<20))), CodeTooBig),
+		bad("deflated frame too big", binary(strings.Repeat("\x00", maxMessage*9/8+65))[:14],
+			CodeTooBig),
+		bad("deflated fragments too big", join(frame(rsv1|byte(Binary), largest),
+			end(strings.Repeat("\x00", maxMessage/8+65))[:8]), CodeTooBig),
+		{"message too big after a deflated one",
+			join(deflated(squeeze(t, largest)), text(largest + "e")[:14]), texts(largest), CodeTooBig},
+	}
+}
+
+// A group has exchanges of clients whose request has the same field.
+type group struct {
+	header string
+	list   []exchange
+}
+
+func groups(t testing.TB) []group {
+	return []group{{"", exchanges()}, {offer, compressedExchanges(t)}}
+}
+
 // run sends in pieces of any size, and compares the answers. pause is called between the pieces.
 func (e *exchange) run(p *peer, size int, pause func()) {
 	p.Helper()
@@ -209,17 +332,19 @@ func TestExchanges(t *testing.T) {
 	for _, kind := range hosts {
 		t.Run(kind, func(t *testing.T) {
 			h := serve(t, kind, tableServer())
-			for _, e := range exchanges() {
-				t.Run(e.name, func(t *testing.T) {
-					for _, size := range []int{1 << 20, 4096, 7} {
-						if size == 7 && len(e.send) > 1000 {
-							continue
+			for _, g := range groups(t) {
+				for _, e := range g.list {
+					t.Run(e.name, func(t *testing.T) {
+						for _, size := range []int{1 << 20, 4096, 7} {
+							if size == 7 && len(e.send) > 1000 {
+								continue
+							}
+							p := h.connect(t, g.header)
+							e.run(p, size, nil)
+							p.Close()
 						}
-						p := h.connect(t, "")
-						e.run(p, size, nil)
-						p.Close()
-					}
-				})
+					})
+				}
 			}
 		})
 	}
@@ -229,23 +354,25 @@ func TestExchanges(t *testing.T) {
 func TestExchangesParked(t *testing.T) {
 	for _, kind := range []string{"park", "park TLS"} {
 		t.Run(kind, func(t *testing.T) {
-			for _, e := range exchanges() {
-				if len(e.send) > 400 || kind == "park TLS" && testing.Short() {
-					continue
-				}
-				t.Run(e.name, func(t *testing.T) {
-					t.Parallel()
-					h := serve(t, kind, tableServer())
-					p := h.connect(t, "")
-					parks := uint64(0)
-					e.run(p, 1, func() {
-						until(t, "it is parked again", func() bool {
-							s := h.server.Lots()[0].Stats()
-							return h.server.Stats().Conns == 0 || s.Parked == 1 && s.Running == 0 && s.Parks > parks
+			for _, g := range groups(t) {
+				for _, e := range g.list {
+					if len(e.send) > 400 || kind == "park TLS" && testing.Short() {
+						continue
+					}
+					t.Run(e.name, func(t *testing.T) {
+						t.Parallel()
+						h := serve(t, kind, tableServer())
+						p := h.connect(t, g.header)
+						parks := uint64(0)
+						e.run(p, 1, func() {
+							until(t, "it is parked again", func() bool {
+								s := h.server.Lots()[0].Stats()
+								return h.server.Stats().Conns == 0 || s.Parked == 1 && s.Running == 0 && s.Parks > parks
+							})
+							parks = h.server.Lots()[0].Stats().Parks
 						})
-						parks = h.server.Lots()[0].Stats().Parks
 					})
-				})
+				}
 			}
 		})
 	}

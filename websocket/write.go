@@ -125,11 +125,10 @@ func (p *Prepared) frame(c *Conn) []byte {
 		return p.plain
 	}
 	p.once.Do(func() {
-		b, ok := s.deflater.frame(nil, p.kind, p.payload)
-		if !ok {
-			b = p.plain
+		p.compressed = p.plain
+		if b, ok := s.deflater.frame(nil, p.kind, p.payload); ok {
+			p.compressed = bytes.Clone(b) // b has room for more
 		}
-		p.compressed = bytes.Clone(b)
 	})
 	return p.compressed
 }

@@ -7,6 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -299,4 +302,58 @@ func TestBrowserMessages(t *testing.T) {
 	until(t, "it is parked", func() bool { return e.Stats().Parked == 1 })
 	chromium.Eval[any](b.Tab, "location.href = 'about:blank#', location.reload(), null")
 	e.wantEnd(t, websocket.CodeGoingAway, "", true)
+}
+
+// nodeClient sends messages by the module ws, each of which is compressed, and prints how the
+// connection ended.
+const nodeClient = `
+	const WebSocket = require('ws')
+	const sizes = [0, 1, 125, 126, 511, 512, 65535, 65536, 300000]
+	const texts = sizes.map(n => 'é𝄞z'.repeat(n / 7))
+	const s = new WebSocket(process.argv[2], ['echo'], { perMessageDeflate: { threshold: 0 } })
+	let n = 0
+	s.on('open', () => {
+		for (const [i, text] of texts.entries()) {
+			const b = Buffer.from(text)
+			s.send(b.subarray(0, b.length / 2), { binary: false, fin: false })
+			s.ping('between')
+			s.send(b.subarray(b.length / 2), { binary: false })
+			s.send(Buffer.alloc(sizes[i], i))
+		}
+	})
+	s.on('message', (b, binary) => {
+		const i = n >> 1
+		const want = n % 2 ? Buffer.alloc(sizes[i], i) : Buffer.from(texts[i])
+		if (binary !== (n % 2 === 1) || !b.equals(want)) console.log('message', n)
+		if (++n === 2 * sizes.length) s.close(4002, 'bye')
+	})
+	s.on('error', e => console.log(e))
+	s.on('close', (code, reason) => console.log(s.extensions, n, code, String(reason)))
+`
+
+// Module ws of npm exchanges compressed messages and fragments. Debian has it as node-ws.
+func TestNodeMessages(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skipf("%s needs Node.js: %v", t.Name(), err)
+	}
+	run := func(script string, args ...string) (string, error) {
+		file := filepath.Join(t.TempDir(), "script.cjs")
+		must(t, os.WriteFile(file, []byte(script), 0o600))
+		cmd := exec.CommandContext(t.Context(), node, append([]string{file}, args...)...)
+		cmd.Env = append(os.Environ(), "NODE_PATH="+os.Getenv("NODE_PATH")+":/usr/share/nodejs")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if _, err := run("require('ws')"); err != nil {
+		t.Skipf("%s needs the module ws of Node.js", t.Name())
+	}
+	for _, parked := range []bool{false, true} {
+		e := startEcho(t, parked)
+		out, err := run(nodeClient, e.url)
+		if want := "permessage-deflate 18 4002 bye\n"; err != nil || out != want {
+			t.Errorf("parked %t: %v, %q, want %q", parked, err, out, want)
+		}
+		e.wantEnd(t, 4002, "bye", true)
+	}
 }

@@ -414,3 +414,40 @@ func TestClientForTeams(t *testing.T) {
 		stop()
 	}
 }
+
+// Chromium agrees on compression with a gateway that has it switched on, by HTTP/1.1 and HTTP/2. It
+// publishes and gets events then, and so does the client.
+func TestChromiumCompression(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"off":      {nil, ""},
+		"HTTP/1.1": {[]string{"--compression", "1"}, "permessage-deflate"},
+		"HTTP/2":   {append(certificate(t), "--compression", "1"), "permessage-deflate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, debug, _ := start(t, append(c.flags, "--store", t.TempDir(), "--demo")...)
+			b := openTab(t, url+"/demo/", "--ignore-certificate-errors").ready()
+			until(t, "the demo has left", func() bool { return conns(t, debug) == 0 })
+			b.eval(`(async () => {
+				long = 'Ünïcode 𝄞 '.repeat(500);
+				push = await start(location.origin, { transports: ['websocket'] });
+				push.subscribe('a', e => got.push('client: ' + (e.data === long)));
+				socket = new WebSocket(location.origin.replace('http', 'ws') + '/socket?topic=a');
+				socket.onmessage = e => {
+					const m = JSON.parse(e.data);
+					if ('published' in m) got.push('published');
+					if ('data' in m) got.push('socket: ' + (m.data === long));
+				};
+			})()`)
+			until(t, "both have joined", func() bool { return b.joined(debug) == 2 })
+			b.is("socket.readyState", 1.0)
+			b.is("socket.extensions.split(';')[0]", c.want)
+			b.eval("socket.send(JSON.stringify({ ref: 1, publish: { topic: 'a', data: long } })); 1")
+			b.has("published", "socket: true", "client: true")
+			b.eval("push.publish('a', long).then(() => 1)")
+			b.has("published", "socket: true", "client: true", "socket: true", "client: true")
+		})
+	}
+}

@@ -163,6 +163,9 @@ func (o *options) limitFlags(f *flag.FlagSet) {
 	f.StringVar(&o.slow, "slow-policy", "close",
 		"what happens to clients that read too slowly: close, or drop events and tell them")
 	f.IntVar(&c.MaxQueued, "max-queued", 256<<10, "bytes that wait for a client that reads too slowly")
+	f.IntVar(&c.Compression, "compression", 0,
+		"level, 1 to 9, with which messages to WebSockets are compressed; 0 is no compression")
+	f.IntVar(&c.CompressMin, "compress-min", 512, "bytes from which on such a message is compressed")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
 	f.IntVar(&c.MaxConns, "max-conns", 0, "clients of this node; 0 is no limit")
 	f.IntVar(&c.AcceptRate.PerSecond, "accept-rate", 0, "clients that are accepted in a second; 0 is no limit")
@@ -211,6 +214,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--slow-policy %s: want close or drop", o.slow)
 	case o.jwks.URL != "" && o.jwtSecret != "":
 		return errors.New("--jwt-secret and --jwks: want one of them")
+	case o.config.Compression < 0 || o.config.Compression > 9:
+		return fmt.Errorf("--compression %d: want 0 to 9", o.config.Compression)
 	case (o.cert == "") != (o.key == ""):
 		return errors.New("--cert and --key go together")
 	case o.h2c && o.cert != "":

@@ -146,6 +146,7 @@ func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--sync sometimes":                "--sync sometimes",
 		"--slow-policy wait":              "--slow-policy wait",
+		"--compression 10":                "--compression 10",
 		"--cert x":                        "--cert",
 		"--cert x --key y --h2c":          "--h2c",
 		"--cluster 127.0.0.1:1":           "--routes",

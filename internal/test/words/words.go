@@ -72,6 +72,7 @@ var own = map[string]map[string]string{
 		"PublishOrigins": "HTTP", "Hosts": "HTTP", "Heartbeat": "of Server-Sent Events and long polling",
 		"Retry": "of Server-Sent Events", "Presence": "topics", "Webhooks": "HTTP", "Mercure": "a protocol",
 		"PublishRate": "of each client", "SubscribeRate": "of each client", "MessageRate": "of each client",
+		"Compression": "RFC 7692", "CompressMin": "RFC 7692",
 	},
 	"gateway.Stats": {
 		"Topics": "NATS", "Published": "events", "Events": "events", "Delivered": "events",
