@@ -15,11 +15,13 @@ func blocked(t *testing.T, g *Tunnels) (tunnel *Tunnel, near, far net.Conn, wrot
 	t.Helper()
 	a, near := pair(t, "tcp")
 	b, far := pair(t, "tcp")
-	tunnel, err := g.JoinWith(a, b, TunnelOptions{})
-	must(t, err)
 	much, wrote = pattern(16<<20), make(chan error, 1)
+	first, err := near.Write(much[:48<<10]) // so that the first read fills a buffer
+	must(t, err)
+	tunnel, err = g.JoinWith(a, b, TunnelOptions{})
+	must(t, err)
 	go func() {
-		_, err := near.Write(much)
+		_, err := near.Write(much[first:])
 		wrote <- err
 	}()
 	waitFor(t, "the tunnel holds bytes, and is at rest", func() bool {
