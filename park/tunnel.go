@@ -307,8 +307,8 @@ func (t *Tunnel) finish() {
 		return
 	}
 	defer g.forget(t)
-	g.lot.relieve()
 	if g.OnClose != nil {
+		g.lot.relieve()
 		var cause error
 		if t.cause != nil {
 			cause = *t.cause

@@ -196,8 +196,8 @@ func sequence(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
 
 // read reads to the end, at times slowly, and checks the bytes.
 func (x *stressTunnel) read(i int) {
-	conn, slow := x.peers[i], rand.IntN(3) == 0
-	buf := make([]byte, 16+rand.IntN(16<<10)) // a slow peer of one byte would need a minute
+	conn, buf := x.peers[i], make([]byte, 1+rand.IntN(16<<10))
+	slow := rand.IntN(3) == 0 && len(buf) >= 16 // with a few bytes at a time it would need a minute
 	for {
 		conn.SetReadDeadline(time.Now().Add(timeout))
 		n, err := conn.Read(buf)

@@ -307,7 +307,7 @@ func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
 	if c := s.stream(); c != nil {
 		return c.Read(b)
 	}
-	if t := s.secure(); t != nil && c != copyOwn {
+	if t := s.secure(); t != nil {
 		return s.readSecure(t, b)
 	}
 	until := longAgo
@@ -383,7 +383,7 @@ func (s *tunnelSide) write(b []byte) (n int, err error) {
 		return s.socket.Write(b)
 	case c != nil:
 		return c.Write(b)
-	case t != nil && !s.alone:
+	case t != nil:
 		return t.TryWrite(b, &s.socket)
 	case s.of.in.IdleTimeout > 0 || s.of.in.HalfCloseTimeout > 0:
 		s.conn.SetWriteDeadline(s.of.deadline())

@@ -110,7 +110,10 @@ func (l *Lot) dequeue(w *worker) ready {
 		}
 		switch {
 		case len(w.ready) > 0:
-			if r := w.ready[0]; l.admit(&r, w.ready[1:]) {
+			r := w.ready[0]
+			admitted := l.admit(&r, w.ready[1:])
+			clear(w.ready) // they would keep the records
+			if admitted {
 				return r
 			}
 		case n > 0:

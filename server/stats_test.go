@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -176,13 +177,16 @@ func TestStatsHandshakes(t *testing.T) {
 	}
 	dial(t, addr).Write([]byte("not TLS at all"))
 	wait(t, func() bool { return s.Stats().Rejected == 1 })
-	dial(t, addr) // and is silent
+	silent := dial(t, addr)
 	wait(t, func() bool { return s.Stats().Handshaking == 1 })
 	wait(t, func() bool {
 		clock.Advance(4 * time.Second) // again: its timeout begins after it is counted
 		st := s.Stats()
 		return st.Handshaking == 0 && st.Rejected == 1 && st.TimedOut.Handshake == 1 && st.Handshakes == 1
 	})
+	if n, err := silent.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("the silent one got %d bytes, %v", n, err)
+	}
 }
 
 // With one slot, a handshake that waits for its peer makes room for the next.

@@ -37,7 +37,7 @@ type Conn struct {
 
 // An unsent is the rest of records that a Socket has not taken. It is sent before anything else.
 type unsent struct {
-	out  []byte // may have been sent in the meantime, and be empty, if owes is set
+	out  []byte // if owes is set, it may be empty: an answer has sent it
 	owes bool   // the last byte of data in out was not counted by TryWrite
 }
 
@@ -417,11 +417,13 @@ func (c *Conn) fill(need int, s Socket) error {
 		in.wire = in.b[:copy(in.b[:], in.wire)]
 	}
 	have := len(in.wire)
-	from := Socket(c.Conn)
-	if s != nil {
-		from = s
+	var n int
+	var err error
+	if room := in.wire[have:cap(in.wire)]; s != nil {
+		n, err = s.Read(room)
+	} else {
+		n, err = c.Conn.Read(room)
 	}
-	n, err := from.Read(in.wire[have:cap(in.wire)])
 	in.wire = in.wire[:have+n]
 	switch {
 	case n == 0 && err == nil && s != nil:
@@ -523,6 +525,7 @@ func (c *Conn) Unsent() int {
 	return len(c.unsent.out)
 }
 
+// write sends data, by the socket if s is not nil.
 func (c *Conn) write(b []byte, s Socket) (n int, err error) {
 	c.writing.Lock()
 	defer c.endWriting()

@@ -138,7 +138,23 @@ func TestTryRead(t *testing.T) {
 	}
 }
 
-// A failed socket is an error for good, and what was unsent is not sent by Close.
+// CloseWrite sends the rest of a record before the close_notify.
+func TestTryThenClose(t *testing.T) {
+	t.Parallel()
+	c, client := rawPair(t)
+	if n, err := c.TryWrite([]byte("hello"), halved{c.Conn}); n != 4 || err != nil || c.Unsent() == 0 {
+		t.Fatal(n, err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	if err := client.receive(&got); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A failed socket is an error for good.
 func TestTryFails(t *testing.T) {
 	t.Parallel()
 	c, client := rawPair(t)

@@ -7,9 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/test/chromium"
+	"github.com/socknotify/socknotify/test/nodejs"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -331,26 +329,12 @@ const nodeClient = `
 	s.on('close', (code, reason) => console.log(s.extensions, n, code, String(reason)))
 `
 
-// Module ws of npm exchanges compressed messages and fragments. Debian has it as node-ws.
+// Module ws of npm exchanges compressed messages and fragments.
 func TestNodeMessages(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skipf("%s needs Node.js: %v", t.Name(), err)
-	}
-	run := func(script string, args ...string) (string, error) {
-		file := filepath.Join(t.TempDir(), "script.cjs")
-		must(t, os.WriteFile(file, []byte(script), 0o600))
-		cmd := exec.CommandContext(t.Context(), node, append([]string{file}, args...)...)
-		cmd.Env = append(os.Environ(), "NODE_PATH="+os.Getenv("NODE_PATH")+":/usr/share/nodejs")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if _, err := run("require('ws')"); err != nil {
-		t.Skipf("%s needs the module ws of Node.js", t.Name())
-	}
+	node := nodejs.WithWS(t)
 	for _, parked := range []bool{false, true} {
 		e := startEcho(t, parked)
-		out, err := run(nodeClient, e.url)
+		out, err := node.Run(nodeClient, e.url)
 		if want := "permessage-deflate 18 4002 bye\n"; err != nil || out != want {
 			t.Errorf("parked %t: %v, %q, want %q", parked, err, out, want)
 		}

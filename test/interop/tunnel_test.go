@@ -11,9 +11,6 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +27,7 @@ import (
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
 	"github.com/socknotify/socknotify/test/chromium"
+	"github.com/socknotify/socknotify/test/nodejs"
 )
 
 // serveProxy serves handler. At the end of the test nothing of the tunnels is left.
@@ -156,25 +154,11 @@ func TestProxiedChromium(t *testing.T) {
 	wantTunnels(t, tunnels, 2)
 }
 
-// Module ws of npm passes through a proxy. Debian has it as node-ws.
+// Module ws of npm passes through a proxy.
 func TestProxiedNode(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skipf("%s needs Node.js: %v", t.Name(), err)
-	}
-	run := func(script string, args ...string) (string, error) {
-		file := filepath.Join(t.TempDir(), "script.cjs")
-		must(t, os.WriteFile(file, []byte(script), 0o600))
-		cmd := exec.CommandContext(t.Context(), node, append([]string{file}, args...)...)
-		cmd.Env = append(os.Environ(), "NODE_PATH="+os.Getenv("NODE_PATH")+":/usr/share/nodejs")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if _, err := run("require('ws')"); err != nil {
-		t.Skipf("%s needs the module ws of Node.js", t.Name())
-	}
+	node := nodejs.WithWS(t)
 	address, tunnels := echoProxy(t)
-	got, err := run(fmt.Sprintf("(%s)(require('ws'), process.argv[2]).then(console.log)", exchangeScript),
+	got, err := node.Run(fmt.Sprintf("(%s)(require('ws'), process.argv[2]).then(console.log)", exchangeScript),
 		"ws://"+address+"/gorilla")
 	if err != nil || got != exchanged+"\n" {
 		t.Errorf("%v: %q, want %s", err, got, exchanged)

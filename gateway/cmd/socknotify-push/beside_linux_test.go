@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -198,12 +196,8 @@ func newCentrifugo(t *testing.T, hooks string, presence bool) *rival {
 // dial connects a client that has subscribed.
 func (r *rival) dial() net.Conn {
 	r.t.Helper()
-	conn, rest, _, err := ws.Dial(context.Background(), r.url)
+	conn, err := dialSocket(r.url)
 	must(r.t, err)
-	if rest != nil { // the first message came with the answer
-		b := bytes.Clone(must1(rest.Peek(rest.Buffered())))
-		conn = &begunConn{conn, io.MultiReader(bytes.NewReader(b), conn)}
-	}
 	for _, text := range r.subscribe {
 		conn.SetDeadline(time.Now().Add(time.Minute))
 		if text != "" {
@@ -217,14 +211,6 @@ func (r *rival) dial() net.Conn {
 	conn.SetDeadline(time.Time{})
 	return conn
 }
-
-// A begunConn is a connection of which some bytes were read with the answer to its request.
-type begunConn struct {
-	net.Conn
-	in io.Reader
-}
-
-func (c *begunConn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 // connect connects all clients, one after the other.
 func (r *rival) connect() {

@@ -130,6 +130,16 @@ func (s *socket2) next(t *testing.T) string {
 	return string(text)
 }
 
+// nextData returns the next line of data of Server-Sent Events, or nothing at the end.
+func nextData(in *bufio.Reader) string {
+	for {
+		line, err := in.ReadString('\n')
+		if text, ok := strings.CutPrefix(line, "data: "); ok || err != nil {
+			return strings.TrimSpace(text)
+		}
+	}
+}
+
 // Event streams, long polls, WebSockets and publishing share one connection of HTTP/2, and the end
 // of the command ends them.
 func TestHTTP2(t *testing.T) {
@@ -139,14 +149,6 @@ func TestHTTP2(t *testing.T) {
 		for i := range 12 {
 			answer := c.open("GET", fmt.Sprint("/events?topic=t", i), nil)
 			streams = append(streams, bufio.NewReader(answer.Body))
-		}
-		data := func(i int) string {
-			for {
-				line, err := streams[i].ReadString('\n')
-				if text, ok := strings.CutPrefix(line, "data: "); ok || err != nil {
-					return strings.TrimSpace(text)
-				}
-			}
 		}
 		socket := c.socket("/socket?topic=s")
 		if first := socket.next(t); !strings.Contains(first, `"last"`) {
@@ -165,7 +167,7 @@ func TestHTTP2(t *testing.T) {
 		until(t, "all have joined", func() bool { return conns(t, debug) == 14 })
 		for i := range streams {
 			c.open("POST", fmt.Sprint("/publish?topic=t", i), strings.NewReader(fmt.Sprint("event ", i)))
-			if got := data(i); got != fmt.Sprint("event ", i) {
+			if got := nextData(streams[i]); got != fmt.Sprint("event ", i) {
 				t.Errorf("client %d got %q", i, got)
 			}
 		}
@@ -185,7 +187,7 @@ func TestHTTP2(t *testing.T) {
 		}
 		must(t, ws.WriteFrame(socket, ws.MaskFrame(ws.NewCloseFrame(frame.Payload))))
 		for i := range streams {
-			if got := data(i); got != "" {
+			if got := nextData(streams[i]); got != "" {
 				t.Errorf("at the end client %d got %q", i, got)
 			}
 		}
@@ -210,27 +212,19 @@ func TestMercureHTTP2(t *testing.T) {
 			}
 			streams = append(streams, bufio.NewReader(answer.Body))
 		}
-		data := func(i int) string {
-			for {
-				line, err := streams[i].ReadString('\n')
-				if text, ok := strings.CutPrefix(line, "data: "); ok || err != nil {
-					return strings.TrimSpace(text)
-				}
-			}
-		}
 		until(t, "all have joined", func() bool { return conns(t, debug) == 12 })
 		for i := range streams {
 			form := fmt.Sprintf("topic=https://a.example/%d&private=on&data=event+%d", i, i)
 			c.open("POST", "/.well-known/mercure", strings.NewReader(form),
 				"Authorization", "Bearer "+token, "Content-Type", "application/x-www-form-urlencoded")
-			if got := data(i); got != fmt.Sprint("event ", i) {
+			if got := nextData(streams[i]); got != fmt.Sprint("event ", i) {
 				t.Errorf("client %d got %q", i, got)
 			}
 		}
 		stopped := make(chan int, 1)
 		go func() { stopped <- stop() }()
 		for i := range streams {
-			if got := data(i); got != "" {
+			if got := nextData(streams[i]); got != "" {
 				t.Errorf("at the end client %d got %q", i, got)
 			}
 		}

@@ -27,7 +27,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
 	"github.com/socknotify/socknotify/gateway"
@@ -326,23 +325,15 @@ func (c *killClient) take(m *killMessage) {
 // socket follows a WebSocket for so many messages.
 func (c *killClient) socket(m *member, stay int) error {
 	query := url.Values{"topic": c.filters, "after": c.after, "token": {c.k.token}}
-	dialer := ws.Dialer{Timeout: killSilence}
 	at := "ws" + strings.TrimPrefix(m.url, "http") + "/socket?" + query.Encode()
-	conn, rest, _, err := dialer.Dial(context.Background(), at)
+	conn, err := dialSocket(at)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	in := io.Reader(conn)
-	if rest != nil {
-		in = io.MultiReader(bytes.NewReader(must1(rest.Peek(rest.Buffered()))), conn)
-	}
 	for ; stay > 0 && !c.done(); stay-- {
 		conn.SetReadDeadline(time.Now().Add(killSilence))
-		b, _, err := wsutil.ReadServerData(struct {
-			io.Reader
-			io.Writer
-		}{in, conn})
+		b, _, err := wsutil.ReadServerData(conn)
 		if err != nil {
 			return err
 		}

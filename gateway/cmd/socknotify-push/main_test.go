@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gobwas/ws"
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -109,6 +110,25 @@ func mercureFlags(t *testing.T) (flags []string, token string) {
 		"mercure": map[string]any{"publish": selectors, "subscribe": selectors},
 	}).SignedString(key))
 	return []string{"--mercure", "--jwt-secret", secret}, token
+}
+
+// A begunConn is a connection of which some bytes were read with the answer to its request.
+type begunConn struct {
+	net.Conn
+	in io.Reader
+}
+
+func (c *begunConn) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+// dialSocket opens a WebSocket. The first message may have come with the answer.
+func dialSocket(address string) (net.Conn, error) {
+	dialer := ws.Dialer{Timeout: 5 * time.Second}
+	conn, rest, _, err := dialer.Dial(context.Background(), address)
+	if rest != nil {
+		b := bytes.Clone(must1(rest.Peek(rest.Buffered())))
+		conn = &begunConn{conn, io.MultiReader(bytes.NewReader(b), conn)}
+	}
+	return conn, err
 }
 
 func must1[T any](v T, err error) T {
