@@ -472,3 +472,25 @@ func TestAttachTwice(t *testing.T) {
 		t.Errorf("the listener is open: %v", err)
 	}
 }
+
+// A server that was ended before it serves does not serve, and makes no lot that would stay open.
+func TestServeAfterEnd(t *testing.T) {
+	for name, end := range map[string]func(*park.HTTPServer) error{
+		"Close":    (*park.HTTPServer).Close,
+		"Shutdown": func(s *park.HTTPServer) error { return s.Shutdown(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := parked(handler(echo))
+			s.OnLot = func(*park.Lot) { t.Error("a lot was made") }
+			must(t, end(s))
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			if err := s.Serve(ln); err != http.ErrServerClosed {
+				t.Error(err)
+			}
+			if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the listener is open: %v", err)
+			}
+		})
+	}
+}

@@ -62,11 +62,14 @@ type Server struct {
 	noKeepAlive atomic.Bool
 }
 
-// Attach is called by a park.HTTPServer. It fails with socknotify.ErrInvalid if the server has a
-// lot already.
+// Attach is called by a park.HTTPServer. It fails with http.ErrServerClosed after Shutdown or Close,
+// and with socknotify.ErrInvalid if the server has a lot already.
 func (s *Server) Attach(server *http.Server, lot *park.Lot, linger time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closing {
+		return http.ErrServerClosed
+	}
 	if s.lot != nil || s.Server != nil && s.Server != server {
 		return fmt.Errorf("http2: %w: the Server is used already", socknotify.ErrInvalid)
 	}

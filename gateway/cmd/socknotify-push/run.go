@@ -92,6 +92,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if err != nil {
 		return earlier(ended, err)
 	}
+	defer g.Close() // also if Shutdown has failed
 	watching, stopWatching := context.WithCancel(context.Background())
 	defer stopWatching()
 	go changed.watch(watching, g)
