@@ -10,13 +10,21 @@ import (
 	"github.com/socknotify/socknotify/internal/nowait"
 )
 
-// blocked returns a tunnel whose first peer sends much, while the second one reads nothing.
+// blocked returns a tunnel whose first peer sends much, while the second one reads nothing. Before it
+// begins, the first one has sent more than the second connection can hold: so the tunnel is busy
+// until that is full, even if the goroutine that sends the rest gets no processor.
 func blocked(t *testing.T, g *Tunnels) (tunnel *Tunnel, near, far net.Conn, wrote chan error, much []byte) {
 	t.Helper()
 	a, near := pair(t, "tcp")
 	b, far := pair(t, "tcp")
+	for _, small := range []net.Conn{b, far} {
+		must(t, small.(*net.TCPConn).SetReadBuffer(32<<10))
+		must(t, small.(*net.TCPConn).SetWriteBuffer(32<<10))
+	}
+	must(t, near.(*net.TCPConn).SetWriteBuffer(1<<20))
+	must(t, a.(*net.TCPConn).SetReadBuffer(1<<20))
 	much, wrote = pattern(16<<20), make(chan error, 1)
-	first, err := near.Write(much[:48<<10]) // so that the first read fills a buffer
+	first, err := near.Write(much[:384<<10])
 	must(t, err)
 	tunnel, err = g.JoinWith(a, b, TunnelOptions{})
 	must(t, err)
