@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -55,8 +56,9 @@ func (s *tunnelSide) copyAlone(want awaited) {
 
 // transfer moves bytes until one of the sides would wait, or others should have their turn.
 func (s *tunnelSide) transfer(c copying) error {
+	from, to := tlsrecord.Socket(&s.socket), tlsrecord.Socket(&s.peer().socket)
 	if s.rest != nil {
-		if err := s.forwardRest(); err != nil {
+		if err := s.forwardRest(to); err != nil {
 			return err
 		}
 	}
@@ -73,9 +75,9 @@ func (s *tunnelSide) transfer(c copying) error {
 	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
 	for i := 0; i < maxReads || c == copyOwn; i++ {
-		n, err := s.read(buf[:], c)
+		n, err := s.read(buf[:], from, c)
 		if n > 0 {
-			if err := s.forward(buf[:n], true); err != nil {
+			if err := s.forward(buf[:n], true, to); err != nil {
 				return err
 			}
 		}
@@ -98,7 +100,7 @@ func (s *tunnelSide) transfer(c copying) error {
 			}
 		case n == 0, n < readAheadSize, s.plain && n < len(buf):
 			return nil
-		case s.startFlow():
+		case s.startFlow(i):
 			return errFlows
 		}
 	}
@@ -121,8 +123,8 @@ func (t *Tunnel) touch(moved bool) error {
 }
 
 // forward sends bytes to the peer, and keeps the rest.
-func (s *tunnelSide) forward(b []byte, clone bool) error {
-	n, err := s.peer().write(b)
+func (s *tunnelSide) forward(b []byte, clone bool, to tlsrecord.Socket) error {
+	n, err := s.peer().write(b, to)
 	s.sent.Add(uint64(n))
 	switch {
 	case isTimeout(err):
@@ -182,10 +184,10 @@ func (s *tunnelSide) dropRest() {
 }
 
 // forwardRest sends the rest to the peer, and keeps what is left of it.
-func (s *tunnelSide) forwardRest() error {
+func (s *tunnelSide) forwardRest(to tlsrecord.Socket) error {
 	r := s.takeRest()
 	if r.pipe == nil {
-		return s.forward(r.bytes, false)
+		return s.forward(r.bytes, false, to)
 	}
 	err := s.drain(r.pipe, false)
 	if err == nil && r.len() > 0 {
@@ -213,29 +215,46 @@ const flowPause = 10 * time.Millisecond
 // errFlows is the result of a transfer that a goroutine goes on with.
 var errFlows = errors.New("park: left to the goroutine of a busy direction")
 
-// startFlow gives a busy direction between plain connections a goroutine, if there is a pipe for
-// it. It reports whether it has.
-func (s *tunnelSide) startFlow() bool {
-	if !s.plain || !s.peer().plain || s.alone || s.peer().alone {
+// flowReads is how many reads in a row make a direction busy that has no pipe.
+const flowReads = 4
+
+// startFlow gives a busy direction a goroutine, if its sides can be read and written without
+// waiting. It reports whether it has. i counts the reads.
+func (s *tunnelSide) startFlow(i int) bool {
+	p := s.peer()
+	plain := s.plain && p.plain
+	if s.alone || p.alone || !plain && (i < flowReads || !s.direct() || !p.direct()) {
 		return false
 	}
-	pipe := nowait.TakePipe()
-	if pipe != nil {
-		s.of.in.goroutines.Go(func() { s.flow(pipe) })
+	var pipe *nowait.Pipe
+	if plain {
+		if pipe = nowait.TakePipe(); pipe == nil {
+			return false
+		}
 	}
-	return pipe != nil
+	s.of.in.goroutines.Go(func() { s.flow(pipe) })
+	return true
 }
 
-// flow has the kernel move the bytes of a busy direction, as io.Copy does. It waits in Go's poller,
-// which is cheaper than to park for each part, and ends when nothing has moved for a while.
+// direct reports whether the side is read and written by its socket.
+func (s *tunnelSide) direct() bool { return s.plain || s.secure() != nil }
+
+// flow moves the bytes of a busy direction, as io.Copy does: by the kernel if there is a pipe. It
+// waits in Go's poller, which is cheaper than to park for each part, and ends when nothing has moved
+// for a while.
 func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 	p := s.peer()
+	from, to := nowait.Reader{Socket: s.socket}, nowait.Writer{Socket: p.socket}
 	moved, err := true, error(nil)
 	for moved && err == nil {
 		before, until := s.sent.Load(), time.Now().Add(flowPause)
 		s.conn.SetReadDeadline(until)
 		p.conn.SetWriteDeadline(until)
-		err = s.pump(pipe)
+		if pipe != nil {
+			err = s.pump(pipe)
+		} else {
+			err = s.pumpBytes(&from, &to)
+		}
 		moved = s.sent.Load() != before
 		if isTimeout(err) {
 			if err = nil; moved {
@@ -245,14 +264,18 @@ func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 	}
 	s.conn.SetReadDeadline(time.Time{})
 	p.conn.SetWriteDeadline(time.Time{})
-	if err == nil && pipe.Len() > 0 {
+	switch {
+	case pipe == nil:
+	case err == nil && pipe.Len() > 0:
 		s.keep(&tunnelRest{pipe: pipe})
-	} else {
+	default:
 		pipe.Release()
 	}
 	if err == io.EOF {
 		s.eof = true
-		err = s.endStream()
+		if err = nil; s.rest == nil {
+			err = s.endStream()
+		}
 	}
 	s.of.release(s, moved, err)
 }
@@ -270,6 +293,36 @@ func (s *tunnelSide) pump(pipe *nowait.Pipe) error {
 		}
 		if err := s.drain(pipe, true); err != nil {
 			return err
+		}
+	}
+}
+
+// pumpBytes moves bytes by read and write. Its errors are those of pump.
+func (s *tunnelSide) pumpBytes(from, to tlsrecord.Socket) error {
+	buf := tunnelBuffers.Get().(*tunnelBuffer)
+	defer tunnelBuffers.Put(buf)
+	for {
+		if s.rest != nil {
+			if err := s.forwardRest(to); err != nil {
+				return err
+			}
+		}
+		if s.rest != nil {
+			return os.ErrDeadlineExceeded
+		}
+		n, err := s.read(buf[:], from, copyQuietly)
+		if n > 0 {
+			if err := s.forward(buf[:n], true, to); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return err
+		case err != nil:
+			return fmt.Errorf("park: tunnel: %w", err)
+		case n == 0:
+			return os.ErrDeadlineExceeded
 		}
 	}
 }
@@ -300,15 +353,15 @@ func (s *tunnelSide) isDone() bool {
 
 // read reads once. It returns 0 and no error if there is nothing. err is an *unwrap.UnfitError if a
 // wrapper does not say that.
-func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
+func (s *tunnelSide) read(b []byte, from tlsrecord.Socket, c copying) (n int, err error) {
 	if s.plain && c != copyOwn {
-		return s.socket.Read(b)
+		return from.Read(b)
 	}
 	if c := s.stream(); c != nil {
 		return c.Read(b)
 	}
 	if t := s.secure(); t != nil {
-		return s.readSecure(t, b)
+		return s.readSecure(t, b, from)
 	}
 	until := longAgo
 	switch c {
@@ -332,11 +385,11 @@ func (s *tunnelSide) read(b []byte, c copying) (n int, err error) {
 }
 
 // readSecure reads from a TLS connection whose records are ours.
-func (s *tunnelSide) readSecure(t *tlsrecord.Conn, b []byte) (n int, err error) {
+func (s *tunnelSide) readSecure(t *tlsrecord.Conn, b []byte, from tlsrecord.Socket) (n int, err error) {
 	if n, err = s.conn.(*Conn).drain(b); n > 0 || err != nil {
 		return n, err
 	}
-	n, err = t.TryRead(b, &s.socket)
+	n, err = t.TryRead(b, from)
 	if isTimeout(err) {
 		s.conn.SetReadDeadline(time.Time{}) // the lot has set it when the parking expired
 		err = nil
@@ -376,15 +429,15 @@ func (t *Tunnel) deadline() time.Time {
 
 // write writes what the system takes. Where it does not say that, write waits, but not for longer
 // than a tunnel may be idle.
-func (s *tunnelSide) write(b []byte) (n int, err error) {
+func (s *tunnelSide) write(b []byte, to tlsrecord.Socket) (n int, err error) {
 	c, t := s.stream(), s.secure()
 	switch {
 	case s.plain:
-		return s.socket.Write(b)
+		return to.Write(b)
 	case c != nil:
 		return c.Write(b)
 	case t != nil:
-		return t.TryWrite(b, &s.socket)
+		return t.TryWrite(b, to)
 	case s.of.in.IdleTimeout > 0 || s.of.in.HalfCloseTimeout > 0:
 		s.conn.SetWriteDeadline(s.of.deadline())
 	}

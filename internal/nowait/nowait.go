@@ -20,3 +20,11 @@ func (s Socket) Raw() syscall.RawConn { return s.conn }
 
 // OK reports whether there is a socket. Without one no other method must be called.
 func (s Socket) OK() bool { return s.conn != nil }
+
+// A Reader is a Socket whose Read waits until there is something, but not beyond the read deadline
+// of the connection.
+type Reader struct{ Socket }
+
+// A Writer is a Socket whose Write waits until all is taken, but not beyond the write deadline of
+// the connection.
+type Writer struct{ Socket }

@@ -3,6 +3,7 @@
 package nowait
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -17,6 +18,7 @@ type call struct {
 	b           []byte
 	n           int
 	err         error
+	waits       bool
 	read, write func(fd uintptr) bool
 	writable    func(fd uintptr)
 }
@@ -32,36 +34,50 @@ var calls = sync.Pool{New: func() any {
 	return c
 }}
 
-// try makes one system call, and does not wait.
+// try makes one system call, or several that write. It returns false to be called again when the
+// socket is ready.
 func (c *call) try(name string, f func(int, []byte) (int, error), fd uintptr) bool {
-	var err error
 	for {
-		if c.n, err = f(int(fd), c.b); err != unix.EINTR {
-			break
+		n, err := f(int(fd), c.b[c.n:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return !c.waits
+		case err != nil:
+			c.err = os.NewSyscallError(name, err)
+			return true
+		case n == 0 && name == "read":
+			c.err = io.EOF
+			return true
+		}
+		if c.n += n; !c.waits || name == "read" || c.n == len(c.b) {
+			return true
 		}
 	}
-	switch {
-	case err == unix.EAGAIN:
-		c.n = 0
-	case err != nil:
-		c.n, c.err = 0, os.NewSyscallError(name, err)
-	case c.n == 0 && name == "read":
-		c.err = io.EOF
-	}
-	return true
 }
 
 // Read reads what there is. It returns 0 and no error if there is nothing.
-func (s Socket) Read(b []byte) (int, error) {
+func (s Socket) Read(b []byte) (int, error) { return s.receive(b, false) }
+
+// Read returns 0 and no error when the deadline has passed.
+func (s Reader) Read(b []byte) (int, error) { return s.receive(b, true) }
+
+func (s Socket) receive(b []byte, wait bool) (int, error) {
 	c := calls.Get().(*call)
-	c.b = b
+	c.b, c.waits = b, wait
 	return c.end(s.conn.Read(c.read))
 }
 
 // Write writes what the system takes, which may be nothing.
-func (s Socket) Write(b []byte) (int, error) {
+func (s Socket) Write(b []byte) (int, error) { return s.send(b, false) }
+
+// Write returns how much was taken when the deadline has passed, and no error.
+func (s Writer) Write(b []byte) (int, error) { return s.send(b, true) }
+
+func (s Socket) send(b []byte, wait bool) (int, error) {
 	c := calls.Get().(*call)
-	c.b = b
+	c.b, c.waits = b, wait
 	return c.end(s.conn.Write(c.write))
 }
 
@@ -77,8 +93,10 @@ func (c *call) end(err error) (int, error) {
 	n := c.n
 	if err == nil {
 		err = c.err
+	} else if c.waits && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
 	}
-	c.b, c.n, c.err = nil, 0, nil
+	c.b, c.n, c.err, c.waits = nil, 0, nil, false
 	calls.Put(c)
 	return n, err
 }

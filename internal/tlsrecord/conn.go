@@ -41,8 +41,8 @@ type unsent struct {
 	owes bool   // the last byte of data in out was not counted by TryWrite
 }
 
-// A Socket is that of the connection below. Its methods do not wait: they return 0 and no error
-// where they would.
+// A Socket is that of the connection below. Its methods return less than was asked for, which may be
+// 0, and no error, where they would wait, or wait for longer than the caller wants.
 type Socket interface {
 	Read([]byte) (int, error)
 	Write([]byte) (int, error)
