@@ -107,13 +107,13 @@ type TunnelOptions struct {
 // Stats.Unparkable. Join does not wait, and clears the deadlines of both. The tunnel owns the
 // connections then, which must not be used any more, and closes them.
 //
-// What one side receives waits for the other to take it, and nothing more is received then. On
-// Linux a busy direction between two plain connections has a goroutine, and the kernel moves its
-// bytes through a pipe. When a side has ended its stream, and all of it was sent, CloseWrite of the
-// other is called; if there is no such method, the tunnel ends. It also ends when both have ended
-// their streams, and when a connection fails. Then the other one is reset, so that its peer does
-// not take what it has received for everything; a peer of a TLS connection does not get a
-// close_notify.
+// What one side receives waits for the other to take it, and nothing more is received then. A busy
+// direction has a goroutine if TLS was taken over from crypto/tls, and on Linux also between two
+// plain connections: there the kernel moves its bytes through a pipe. When a side has ended its
+// stream, and all of it was sent, CloseWrite of the other is called; if there is no such method,
+// the tunnel ends. It also ends when both have ended their streams, and when a connection fails.
+// Then the other one is reset, so that its peer does not take what it has received for everything;
+// a peer of a TLS connection does not get a close_notify.
 //
 // Join fails with ErrMaxConns, ErrServerClosed, the error of a connection that is closed, and with
 // socknotify.ErrInvalid for a field or a connection that makes no sense. The caller still owns the
