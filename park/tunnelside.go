@@ -215,15 +215,16 @@ const flowPause = 10 * time.Millisecond
 // errFlows is the result of a transfer that a goroutine goes on with.
 var errFlows = errors.New("park: left to the goroutine of a busy direction")
 
-// flowReads is how many reads in a row make a direction busy that has no pipe.
+// flowReads is how many reads in a row, besides the last one, make a direction with TLS busy.
 const flowReads = 4
 
-// startFlow gives a busy direction a goroutine, if its sides can be read and written without
-// waiting. It reports whether it has. i counts the reads.
-func (s *tunnelSide) startFlow(i int) bool {
+// startFlow gives a busy direction a goroutine, if its sides are read and written by their sockets
+// and there is a pipe for plain ones. It reports whether it has. before is the number of reads in a
+// row before the last one.
+func (s *tunnelSide) startFlow(before int) bool {
 	p := s.peer()
 	plain := s.plain && p.plain
-	if s.alone || p.alone || !plain && (i < flowReads || !s.direct() || !p.direct()) {
+	if s.alone || p.alone || !plain && (before < flowReads || !s.direct() || !p.direct()) {
 		return false
 	}
 	var pipe *nowait.Pipe
@@ -297,7 +298,8 @@ func (s *tunnelSide) pump(pipe *nowait.Pipe) error {
 	}
 }
 
-// pumpBytes moves bytes by read and write. Its errors are those of pump.
+// pumpBytes moves bytes by read and write, which wait up to the deadlines. Its errors are those of
+// pump. What the peer has not taken by then stays the rest.
 func (s *tunnelSide) pumpBytes(from, to tlsrecord.Socket) error {
 	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)

@@ -1,5 +1,5 @@
-// Package nowait reads and writes the sockets of connections of package net without waiting. It is
-// for the streams of package park, to which any goroutine may write.
+// Package nowait reads and writes the sockets of connections of package net without waiting, or up to
+// a deadline that is no error. It is for the streams and tunnels of package park.
 package nowait
 
 import "syscall"
