@@ -80,8 +80,10 @@ func TestSlowPolicy(t *testing.T) {
 func TestMaxRunning(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		clock := testclock.Install(t)
-		release := make(chan struct{})
+		entered, release := make(chan struct{}), make(chan struct{})
+		enter := sync.OnceFunc(func() { close(entered) })
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			enter()
 			<-release
 			return echo(c, buf)
 		}}
@@ -93,6 +95,7 @@ func TestMaxRunning(t *testing.T) {
 			send(t, c, "x")
 			conns = append(conns, c)
 		}
+		<-entered // a worker that is late in a call that returns, such as Open, would end
 		for s.Stats().Workers < 2 {
 			clock.Advance(50 * time.Millisecond)
 		}
