@@ -292,6 +292,7 @@ func TestStreamSlowPeer(t *testing.T) {
 					wantErr(t, err, ErrQueueFull)
 					must(t, s.Close(nil))
 					wantRest(t, client, strings.Repeat("x", sent))
+					client.Close()
 					wantErr(t, receive(t, closed), ErrStreamClosed)
 					if n := g.Stats(); n.Dropped != 1 || n.TimedOut.Slow != 0 {
 						t.Errorf("%+v", n)
@@ -375,13 +376,14 @@ func TestStreamClose(t *testing.T) {
 				wantErr(t, s.Close(nil), ErrStreamClosed)
 				send(t, client, "late")
 				wantRest(t, client, string(much))
+				client.Close()
 				wantErr(t, receive(t, closed), own)
 				wantEmpty(t, got)
 			case "error":
 				send(t, client, "fail")
 				receive(t, got)
 				wantRest(t, client, string(much))
-				wantErr(t, receive(t, closed), own)
+				wantErr(t, receive(t, closed), own) // although the client does not end its side
 			case "close write":
 				must(t, s.WriteShared(much))
 				if err := s.CloseWrite(); err != nil { // not every connection can
@@ -623,14 +625,16 @@ func TestStreamsShutdown(t *testing.T) {
 			})
 			wantErr(t, g.Open(new(Stream), server), ErrServerClosed)
 			must(t, opened.Start(nil, nil))
-			if c, ok := lateClient.(*tls.Conn); ok {
-				go c.Handshake()
-			}
+			go func() { // one whose handshake is refused may be reset
+				io.Copy(io.Discard, lateClient)
+				lateClient.Close()
+			}()
 			wantErr(t, receive(t, closed), net.ErrClosed)
 			wantEmpty(t, done)
 			close(leave)
-			wantErr(t, receive(t, closed), ErrServerClosed)
 			wantRest(t, client, want)
+			client.Close()
+			wantErr(t, receive(t, closed), ErrServerClosed)
 			must(t, receive(t, done))
 		}
 		g, closed := newStreams(t, &Streams{})
