@@ -392,6 +392,15 @@ func (e *env) end(ch <-chan error, what string) {
 	}
 }
 
+// rounds is how often something is repeated under load: with -short less often on Windows, because
+// under Wine each system call waits for a server.
+func (e *env) rounds(n int) int {
+	if testing.Short() && runtime.GOOS == "windows" {
+		return n / 10
+	}
+	return n
+}
+
 // until waits for a condition that nothing announces.
 func (e *env) until(what string, done func() bool) {
 	e.Helper()

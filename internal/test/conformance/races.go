@@ -171,7 +171,7 @@ func received(s *socket) (n int) {
 // drainedUnderLoad counts what comes through to workers that vouch every time, one of which holds
 // the registration at a time.
 func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
-	const total = 20000
+	total := e.rounds(20000)
 	p := e.port()
 	s, peer := e.unix()
 	var holders, got atomic.Int32
@@ -198,7 +198,7 @@ func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
 			e.until("what was sent is received", func() bool { return int(got.Load()) == i+1 })
 		}
 	}
-	e.until("everything is received", func() bool { return got.Load() == total })
+	e.until("everything is received", func() bool { return int(got.Load()) == total })
 	stop()
 }
 

@@ -89,7 +89,7 @@ func snapshotUnderLoad(e *env) {
 		sockets = append(sockets, s)
 	}
 	filters := []events{in, out, in | out, hangup}
-	for i := range 300 {
+	for i := range e.rounds(300) {
 		f := filters[i%len(filters)]
 		for _, s := range sockets {
 			e.do(p, enable(s, f, f, level|oneShot))
