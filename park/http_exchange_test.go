@@ -223,7 +223,7 @@ func (r *exchangeServer) run(t *testing.T, steps []step) (string, []http.ConnSta
 	k.conn = k.raw
 	k.peer = receive(t, r.serves)
 	if r.secure {
-		c := tls.Client(k.raw, &tls.Config{InsecureSkipVerify: true})
+		c := tls.Client(k.raw, &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}})
 		must(t, c.Handshake())
 		k.conn = c
 	}
