@@ -20,7 +20,7 @@ import (
 	"github.com/socknotify/socknotify/websocket"
 )
 
-// The programs of docs/websocket.md, before and after the migration.
+// The same echo server with gorilla/websocket and with package websocket.
 
 func gorillaEcho(mux *http.ServeMux) {
 	upgrader := gorilla.Upgrader{}
