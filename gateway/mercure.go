@@ -306,7 +306,7 @@ func parseMercureAsk(r *http.Request) (*mercureAsk, error) {
 	if err != nil {
 		return nil, errors.New("the query is malformed")
 	}
-	q := &mercureAsk{last: query.Get("lastEventID"), bare: r.Header.Get("Authorization") != ""}
+	q := &mercureAsk{last: query.Get("lastEventID"), bare: !mayBeEventSource(r)}
 	if id := r.Header.Get(lastEventID); id != "" {
 		q.last = id
 	}
@@ -328,6 +328,12 @@ func parseMercureAsk(r *http.Request) (*mercureAsk, error) {
 		return nil, fmt.Errorf("more than %d topics", maxTopics)
 	}
 	return q, nil
+}
+
+// mayBeEventSource reports whether a client may be a browser's EventSource, which sends no header
+// Authorization. User-Agent begins with Mozilla/ in all browsers, and in no client library known.
+func mayBeEventSource(r *http.Request) bool {
+	return r.Header.Get("Authorization") == "" && strings.HasPrefix(r.UserAgent(), "Mozilla/")
 }
 
 var errMercureID = fmt.Errorf("want UTF-8 of at most %d bytes without control characters",
@@ -464,9 +470,9 @@ func (m *mercure) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 //
 // Between updates it gets its position, as an id without data, so that it does not come back with
 // an id that has left the stream. A browser's EventSource takes that as its last id, without an
-// event for the page, if the block ends. Clients that send the header Authorization are not
-// EventSource. Some of them call the program for each block that ends, so their blocks with an id
-// alone, and heartbeats, do not end: bare says so.
+// event for the page, if the block ends. Some other clients, such as symfony/http-client, give each
+// block that ends to the program. So for clients that are not EventSource blocks with an id alone,
+// and heartbeats, do not end: bare says so.
 type mercureStream struct {
 	subscriber
 	m       *mercure

@@ -207,15 +207,16 @@ func TestMercureResume(t *testing.T) {
 	}
 }
 
-// A client that comes back with the position that it got without an event misses nothing, and a
-// client whose topics are quiet is told its position.
+// A browser whose topics are quiet is told its position. Other clients, which may give each block to
+// the program, get no block without data.
 func TestMercurePosition(t *testing.T) {
 	c := mercureTestConfig()
 	c.Heartbeat = 20 * time.Millisecond
 	c.Mercure.Subscriptions = false
 	s := mercureSite{newSite(t, t.TempDir(), c)}
 	all := mercureTestToken(t, 0, []string{"*"}, nil)
-	r := s.open(query("a"))
+	const browser = "Mozilla/5.0 (X11; Linux x86_64)"
+	r := s.open(query("a"), "User-Agent", browser)
 	s.joined(1)
 	last := s.update(all, "b", "1")
 	for id := ""; id != "id: "+last; {
@@ -223,18 +224,34 @@ func TestMercurePosition(t *testing.T) {
 		must(t, err)
 		id = strings.TrimSpace(line)
 	}
-	// A client with the header Authorization gets no block that is only a position.
-	h := s.open(query("a"), "Authorization", "Bearer "+all)
-	s.joined(2)
-	s.update(all, "b", "2")
-	for beats := 0; beats < 3; {
-		line, err := h.in.ReadString('\n')
-		must(t, err)
-		if line == "\n" {
-			t.Fatal("a block without data has ended")
+	for i, header := range [][]string{
+		{"User-Agent", browser, "Authorization", "Bearer " + all}, // a page that uses fetch
+		{"User-Agent", "Symfony HttpClient (Curl)", "Cookie", MercureCookie + "=" + all},
+		{"User-Agent", "node"},
+		{},
+	} {
+		h := s.open(query("a"), header...)
+		s.joined(2 + i)
+		s.update(all, "b", "2")
+		for beats := 0; beats < 3; {
+			line, err := h.in.ReadString('\n')
+			must(t, err)
+			if line == "\n" {
+				t.Fatalf("%q: a block without data has ended", header)
+			}
+			if line == ":\n" {
+				beats++
+			}
 		}
-		if line == ":\n" {
-			beats++
+		s.update(all, "a", "3", "id", "urn:3")
+		h.want(t, message{Data: "3", ID: "urn:3"})
+		for line := ""; line != ":\n"; {
+			var err error
+			line, err = h.in.ReadString('\n')
+			must(t, err)
+			if line == "\n" {
+				t.Fatalf("%q: after an update, a block without data has ended", header)
+			}
 		}
 	}
 }

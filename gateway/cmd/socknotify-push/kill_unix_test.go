@@ -223,7 +223,9 @@ func (c *killClient) stream(m *member, path string, stay int) error {
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n", path)
 	fmt.Fprintf(conn, "Last-Event-ID: %s\r\n", c.lastID)
-	if !c.mercure() {
+	if c.mercure() {
+		io.WriteString(conn, "User-Agent: Mozilla/5.0\r\n") // browsers get positions between updates
+	} else {
 		fmt.Fprintf(conn, "Authorization: Bearer %s\r\n", c.k.token)
 	}
 	io.WriteString(conn, "\r\n")
