@@ -151,6 +151,12 @@ func TestOrigins(t *testing.T) {
 		if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want {
 			t.Errorf("%s: got %q", origin, got)
 		}
+		for _, name := range []string{"Authorization", "Cache-Control", "Last-Event-ID"} {
+			allowed := strings.Contains(answer.Header.Get("Access-Control-Allow-Headers"), name)
+			if allowed != (want != "") {
+				t.Errorf("%s: the header %s is allowed: %t", origin, name, allowed)
+			}
+		}
 		upgrade, err := http.NewRequest("GET", s.url+"/socket?topic=a", nil)
 		must(t, err)
 		for _, h := range [][2]string{{"Origin", origin}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"},

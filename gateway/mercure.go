@@ -183,6 +183,7 @@ func (m *mercure) prepare(w http.ResponseWriter, r *http.Request, origins []stri
 	allowOrigin(w, r, origins)
 	h := w.Header()
 	h.Set("Link", mercureLink)
+	h.Set("Cache-Control", "private, no-store, no-transform") // the token may be in the URL
 	if exposed := h.Get("Access-Control-Expose-Headers"); exposed != "" {
 		h.Set("Access-Control-Expose-Headers", exposed+", Link, "+lastEventID)
 	}

@@ -160,6 +160,9 @@ func TestMercure(t *testing.T) {
 	if got := anyone.header.Get("Link"); got != `</.well-known/mercure>; rel="mercure"` {
 		t.Errorf("the link is %q", got)
 	}
+	if got := everything.header.Get("Cache-Control"); !strings.Contains(got, "private") {
+		t.Errorf("with a token in the URL, Cache-Control is %q", got)
+	}
 }
 
 // An id resumes after a restart: one of the gateway's own, and one that the publisher has chosen.

@@ -297,6 +297,5 @@ func (t *tracker) serve(w http.ResponseWriter, r *http.Request) {
 		}{mercureContext, here, "Subscriptions", last, append([]subscriptionDocument{}, all...)}
 	}
 	w.Header().Set("Content-Type", "application/ld+json")
-	w.Header().Set("Cache-Control", "no-store")
 	w.Write(append(encode(answer), '\n'))
 }

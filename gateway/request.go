@@ -364,7 +364,8 @@ func allowOrigin(w http.ResponseWriter, r *http.Request, origins []string) {
 	}
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID")
+		h.Set("Access-Control-Allow-Headers",
+			"Authorization, Cache-Control, Content-Type, Idempotency-Key, Last-Event-ID")
 		h.Set("Access-Control-Max-Age", "600")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func TestMercureSymfony(t *testing.T) {
 	}
 	err = c.Wait()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
-		t.Skip("symfony/mercure is not installed: ", wrong.String())
+		t.Skip("symfony/mercure is not installed: ", strings.TrimSpace(wrong.String()))
 	}
 	if err != nil || wrong.Len() > 0 {
 		t.Fatalf("%v: %s", err, wrong.String())
