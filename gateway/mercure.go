@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -307,7 +308,9 @@ func parseMercureAsk(r *http.Request) (*mercureAsk, error) {
 	if err != nil {
 		return nil, errors.New("the query is malformed")
 	}
-	q := &mercureAsk{last: query.Get("lastEventID"), bare: !mayBeEventSource(r)}
+	// The second name is that of older drafts, which the pages of older versions of symfony/mercure use.
+	q := &mercureAsk{last: cmp.Or(query.Get("lastEventID"), query.Get(lastEventID)),
+		bare: !mayBeEventSource(r)}
 	if id := r.Header.Get(lastEventID); id != "" {
 		q.last = id
 	}

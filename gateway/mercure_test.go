@@ -198,7 +198,9 @@ func TestMercureResume(t *testing.T) {
 		byQuery := s.open(q, "Authorization", "Bearer "+all)
 		byHeader := s.open(query("a")+"&lastEventID=wrong", "Authorization", "Bearer "+all,
 			"Last-Event-ID", c.last)
-		for _, r := range []*mercureReader{byQuery, byHeader} {
+		byOld := s.open(query("a")+"&Last-Event-ID="+url.QueryEscape(c.last), "Authorization", "Bearer "+all)
+		byBoth := s.open(q+"&Last-Event-ID=wrong", "Authorization", "Bearer "+all)
+		for _, r := range []*mercureReader{byQuery, byHeader, byOld, byBoth} {
 			if got := r.header.Get("Last-Event-ID"); got != c.answered {
 				t.Errorf("%s: the answer has the id %q, want %q", c.last, got, c.answered)
 			}

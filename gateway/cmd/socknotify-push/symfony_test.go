@@ -43,7 +43,8 @@ func TestMercureSymfony(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	autoload := cmp.Or(os.Getenv(symfonyEnv), "Symfony/Component/Mercure/autoload.php")
-	c := exec.CommandContext(ctx, php, "testdata/mercure.php", autoload, hub.url+"/.well-known/mercure", key)
+	c := exec.CommandContext(ctx, php, "testdata/mercure.php", autoload,
+		hub.url+"/.well-known/mercure", key)
 	var wrong bytes.Buffer
 	c.Stderr = &wrong
 	stdin, err := c.StdinPipe()
@@ -59,7 +60,7 @@ func TestMercureSymfony(t *testing.T) {
 			io.WriteString(stdin, "\n")
 		}
 	}
-	err = c.Wait()
+	err = c.Wait() // after all of the output was read
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
 		t.Skip("symfony/mercure is not installed: ", strings.TrimSpace(wrong.String()))
 	}

@@ -2,9 +2,9 @@
 
 // Drives a hub with symfony/mercure and symfony/http-client: php mercure.php AUTOLOAD HUB SECRET
 //
-// It writes a line for each part that holds. After the line "restart" it waits for a line, before
-// which the hub is ended without notice and started again. The exit status is 77 where the libraries
-// are not installed.
+// It writes a line for each part that holds. After the line "restart" it waits for a line; before
+// that the hub is killed and started again. The exit status is 77 where the libraries are not
+// installed.
 
 declare(strict_types=1);
 
@@ -23,10 +23,12 @@ use Symfony\Component\Mercure\Jwt\FactoryTokenProvider;
 use Symfony\Component\Mercure\Jwt\LcobucciFactory;
 use Symfony\Component\Mercure\Jwt\StaticTokenProvider;
 use Symfony\Component\Mercure\Jwt\TokenFactoryInterface;
+use Symfony\Component\Mercure\Twig\MercureExtension;
 use Symfony\Component\Mercure\Update;
 use Symfony\Component\WebLink\HttpHeaderSerializer;
 use Symfony\Contracts\HttpClient\HttpClientInterface;
 use Symfony\Contracts\HttpClient\ResponseInterface;
+use Twig\Extension\AbstractExtension;
 
 const PATIENCE = 30.0; // seconds
 
@@ -45,6 +47,9 @@ if (stream_resolve_include_path($autoload) === false) {
     exit(77);
 }
 require $autoload;
+if (stream_resolve_include_path('Twig/autoload.php') !== false) {
+    require_once 'Twig/autoload.php'; // Debian's package of symfony/mercure does not need it
+}
 if (!class_exists(Hub::class)) {
     fwrite(STDERR, "$autoload has no symfony/mercure\n");
     exit(77);
@@ -70,11 +75,11 @@ function factory(string $secret): TokenFactoryInterface
         {
         }
 
-        public function create(?array $subscribe = [], ?array $publish = [], array $additionalClaims = []): string
+        public function create(?array $read = [], ?array $write = [], array $more = []): string
         {
-            $claims = $additionalClaims + ['exp' => new DateTimeImmutable('+1 hour')];
+            $claims = $more + ['exp' => new DateTimeImmutable('+1 hour'), 'mercure' => []];
             $claims['exp'] = (float) $claims['exp']->format('U.u');
-            $claims['mercure'] = ($claims['mercure'] ?? []) + ['publish' => $publish, 'subscribe' => $subscribe];
+            $claims['mercure'] += ['publish' => $write, 'subscribe' => $read];
             $text = fn (string $s): string => rtrim(strtr(base64_encode($s), '+/', '-_'), '=');
             $signed = $text('{"typ":"JWT","alg":"HS256"}').'.'.$text(json_encode($claims));
 
@@ -90,11 +95,14 @@ final class Reader
     private EventSourceHttpClient $client;
     private ?Iterator $stream = null;
 
-    public function __construct(HttpClientInterface $http, string $url, array $topics, array $options = [])
-    {
-        $query = implode('&', array_map(fn (string $t): string => 'topic='.urlencode($t), $topics));
+    public function __construct(
+        HttpClientInterface $http, string $url, array $topics, array $options = []
+    ) {
+        foreach ($topics as $i => $topic) {
+            $url .= ($i === 0 ? '?' : '&').'topic='.urlencode($topic);
+        }
         $this->client = new EventSourceHttpClient($http, 0.2);
-        $this->response = $this->client->connect("$url?$query", $options);
+        $this->response = $this->client->connect($url, $options);
     }
 
     public function connected(): self
@@ -129,7 +137,7 @@ final class Reader
         }
     }
 
-    public function want(string $data, ?string $id = null, string $type = 'message'): ServerSentEvent
+    public function want(string $data, ?string $id = null, string $type = 'message'): object
     {
         $e = $this->next() ?? throw new LogicException("the answer has ended before $data");
         same([$e->getData(), $e->getType()], [$data, $type], 'an event');
@@ -144,12 +152,14 @@ function updates(HttpClientInterface $http, Hub $hub): void
 {
     $url = $hub->getUrl();
     $books = ['https://example.com/books/{id}'];
-    $bearer = fn (string ...$topics): array => ['auth_bearer' => $hub->getFactory()->create($topics, [])];
+    $one = 'https://example.com/users/1';
+    $factory = $hub->getFactory();
+    $bearer = fn (string $topic): array => ['auth_bearer' => $factory->create([$topic], [])];
     $anyone = (new Reader($http, $url, $books))->connected();
     $all = (new Reader($http, $url, $books, $bearer('*')))->connected();
-    $user = (new Reader($http, $url, [$books[0], 'other'], $bearer('https://example.com/users/1')))->connected();
+    $user = (new Reader($http, $url, [$books[0], 'other'], $bearer($one)))->connected();
     $cookie = (new Authorization(new HubRegistry($hub, ['default' => $hub])))
-        ->createCookie(Request::create($url), ['https://example.com/users/1']);
+        ->createCookie(Request::create($url), [$one]);
     same($cookie->getPath(), '/.well-known/mercure', 'the path of the cookie');
     $browser = (new Reader($http, $url, $books,
         ['headers' => ['Cookie' => $cookie->getName().'='.$cookie->getValue()]]))->connected();
@@ -161,7 +171,7 @@ function updates(HttpClientInterface $http, Hub $hub): void
         'urn:example:2', 'changed', 1500)), 'urn:example:2', 'the id of a publisher');
     $hub->publish(new Update('https://example.com/pages/2', 'no book'));
     $hub->publish(new Update('https://example.com/books/3', 'private', true));
-    $hub->publish(new Update(['https://example.com/books/4', 'https://example.com/users/1'], 'mine', true));
+    $hub->publish(new Update(['https://example.com/books/4', $one], 'mine', true));
     $hub->publish(new Update('https://example.com/books/5', 'end'));
     foreach ([$anyone, $all, $user, $browser] as $reader) {
         $reader->want($text, $id);
@@ -183,17 +193,19 @@ function refusals(HttpClientInterface $http, Hub $hub): void
 {
     $url = $hub->getUrl();
     $may = fn (string ...$topics): string => $hub->getFactory()->create([], $topics);
+    $expired = $hub->getFactory()->create([], ['*'], ['exp' => new DateTimeImmutable('-1 minute')]);
     foreach ([
         [$may(), ['a'], 403],
         [$may('a', 'b{/c}'), ['a', 'b/x'], 200],
         [$may('a', 'b{/c}'), ['a', 'c'], 403],
         [$may('*'), ['/.well-known/mercure/subscriptions/a/b'], 400],
         [$may('*').'x', ['a'], 401],
-        [$hub->getFactory()->create(['*'], ['*'], ['exp' => new DateTimeImmutable('-1 minute')]), ['a'], 401],
+        [$expired, ['a'], 401],
     ] as [$token, $topics, $want]) {
         $status = 200;
         try {
-            (new Hub($url, new StaticTokenProvider($token), null, null, $http))->publish(new Update($topics));
+            $publisher = new Hub($url, new StaticTokenProvider($token), null, null, $http);
+            $publisher->publish(new Update($topics));
         } catch (RuntimeException $e) {
             $status = $e->getPrevious()->getResponse()->getStatusCode();
         }
@@ -206,29 +218,45 @@ function discovery(HttpClientInterface $http, Hub $hub): void
 {
     $request = Request::create('https://example.com/books/1');
     (new Discovery(new HubRegistry($hub, ['default' => $hub])))->addLink($request);
-    $link = (new HttpHeaderSerializer())->serialize($request->attributes->get('_links')->getLinks());
+    $links = $request->attributes->get('_links')->getLinks();
+    $link = (new HttpHeaderSerializer())->serialize($links);
     $r = (new Reader($http, $hub->getUrl(), ['a']))->connected();
     $origin = substr($hub->getUrl(), 0, strpos($hub->getUrl(), '/.well-known'));
     same(str_replace('</', "<$origin/", $r->response->getHeaders()['link'][0]), $link, 'the link');
     $r->response->cancel();
 }
 
-// A subscriber that comes back gets what it has missed.
+// A subscriber that comes back gets what it has missed, and so does a page of symfony/mercure.
 function history(HttpClientInterface $http, Hub $hub): void
 {
-    $topic = 'https://example.com/history/'.bin2hex(random_bytes(8));
-    $first = $hub->publish(new Update($topic, '1'));
-    $hub->publish(new Update($topic, '2', false, $topic.'#2'));
-    $third = $hub->publish(new Update($topic, '3'));
-    foreach ([[$first, $first, ['2', '3']], [$topic.'#2', $topic.'#2', ['3']], [$third, $third, []],
-        ['earliest', 'earliest', ['1', '2', '3']], ['unknown', 'earliest', ['1', '2', '3']]] as [$last, $answered, $want]) {
-        $r = (new Reader($http, $hub->getUrl(), [$topic], ['headers' => ['Last-Event-ID' => $last]]))->connected();
-        same($r->response->getHeaders()['last-event-id'][0], $answered, "the answer to $last");
-        $live = $hub->publish(new Update($topic.'/live', 'other'));
-        foreach ($want as $data) {
-            $r->want($data);
+    $pages = null;
+    if (class_exists(AbstractExtension::class)) {
+        $pages = new MercureExtension(new HubRegistry($hub, ['default' => $hub]));
+    }
+    $all = ['1', '2', '3'];
+    foreach (['first' => ['2', '3'], 'second' => ['3'], 'third' => [], 'earliest' => $all,
+        'unknown' => $all] as $case => $want) {
+        $topic = 'https://example.com/history/'.bin2hex(random_bytes(8));
+        $ids = ['first' => $hub->publish(new Update($topic, '1')),
+            'second' => $hub->publish(new Update($topic, '2', false, $topic.'#2')),
+            'third' => $hub->publish(new Update($topic, '3'))];
+        $last = $ids[$case] ?? $case;
+        $readers = [new Reader($http, $hub->getUrl(), [$topic],
+            ['headers' => ['Last-Event-ID' => $last]])];
+        if ($pages !== null) {
+            $readers[] = new Reader($http, $pages->mercure($topic, ['lastEventId' => $last]), []);
         }
-        $r->response->cancel();
+        foreach ($readers as $r) {
+            $answered = $r->connected()->response->getHeaders()['last-event-id'][0];
+            same($answered, $ids[$case] ?? 'earliest', "the answer to $last");
+        }
+        $hub->publish(new Update($topic, 'live'));
+        foreach ($readers as $r) {
+            foreach ([...$want, 'live'] as $data) {
+                $r->want($data);
+            }
+            $r->response->cancel();
+        }
     }
 }
 
@@ -242,20 +270,24 @@ function subscriptions(HttpClientInterface $http, Hub $hub): void
     $own = $path.'/'.rawurlencode($topic);
     $watcher = (new Reader($http, $hub->getUrl(), [$own.'{/subscriber}'], $may))->connected();
     $payload = ['name' => 'Alice', 'groups' => [1, 2]];
-    $r = (new Reader($http, $hub->getUrl(), [$topic],
-        ['auth_bearer' => $factory->create([], [], ['mercure' => ['payload' => $payload]])]))->connected();
+    $token = $factory->create([], [], ['mercure' => ['payload' => $payload]]);
+    $r = (new Reader($http, $hub->getUrl(), [$topic], ['auth_bearer' => $token]))->connected();
     $begun = json_decode($watcher->next()->getData(), true);
-    same(array_keys($begun), ['@context', 'id', 'type', 'topic', 'subscriber', 'active', 'payload'], 'an update');
+    same(array_keys($begun), ['@context', 'id', 'type', 'topic', 'subscriber', 'active', 'payload'],
+        'the properties of an update');
     same($begun['@context'], 'https://mercure.rocks/', 'the context');
     same($begun['id'], $own.'/'.rawurlencode($begun['subscriber']), 'the id of an update');
     same([$begun['type'], $begun['topic'], $begun['active'], $begun['payload']],
         ['Subscription', $topic, true, $payload], 'an update');
 
-    $get = function (string $path) use ($http, $hub, $may): array {
-        $answer = $http->request('GET', str_replace('/.well-known/mercure', $path, $hub->getUrl()), $may);
+    $ask = fn (string $path, array $options): ResponseInterface => $http->request('GET',
+        str_replace('/.well-known/mercure', $path, $hub->getUrl()), $options);
+    $get = function (string $path) use ($ask, $may): array {
+        $answer = $ask($path, $may);
         same($answer->getHeaders()['content-type'], ['application/ld+json'], $path);
         $document = $answer->toArray();
-        same([$document['@context'], $document['lastEventID'][0]], ['https://mercure.rocks/', '#'], $path);
+        same($document['@context'], 'https://mercure.rocks/', $path);
+        same($document['lastEventID'][0], '#', $path);
 
         return $document;
     };
@@ -263,15 +295,15 @@ function subscriptions(HttpClientInterface $http, Hub $hub): void
     foreach ([$path, $own] as $collection) {
         $document = $get($collection);
         same([$document['id'], $document['type']], [$collection, 'Subscriptions'], 'a collection');
-        $found = array_values(array_filter($document['subscriptions'], fn (array $d): bool => $d['topic'] === $topic));
-        same($found, [$one], 'the subscriptions of a collection');
+        $found = array_filter($document['subscriptions'],
+            fn (array $d): bool => $d['topic'] === $topic);
+        same(array_values($found), [$one], 'the subscriptions of a collection');
     }
     same(array_diff_key($get($begun['id']), ['lastEventID' => 0]), $begun, 'one subscription');
-    foreach ([[$own.'/urn%3Anone', $may, 404], [$path, [], 401],
-        [$path, ['auth_bearer' => $factory->create(['https://example.com/{id}'], [])], 403]] as [$at, $options, $want]) {
-        $answer = $http->request('GET', str_replace('/.well-known/mercure', $at, $hub->getUrl()), $options);
-        same($answer->getStatusCode(), $want, $at);
-    }
+    same($ask($own.'/urn%3Anone', $may)->getStatusCode(), 404, 'the status of none');
+    same($ask($path, [])->getStatusCode(), 401, 'the status without a token');
+    $other = ['auth_bearer' => $factory->create(['https://example.com/{id}'], [])];
+    same($ask($path, $other)->getStatusCode(), 403, 'the status with another token');
 
     $r->response->cancel();
     unset($r);
@@ -280,8 +312,8 @@ function subscriptions(HttpClientInterface $http, Hub $hub): void
     $watcher->response->cancel();
 }
 
-// The hub is killed. symfony/http-client takes the end of the answer as the end of the events, so the
-// program connects again; it is the client that tries until the hub is there.
+// The hub is killed. symfony/http-client takes the end of the answer as the end of the events, so
+// the program connects again. The client tries until the hub is there.
 function restart(HttpClientInterface $http, Hub $hub): void
 {
     $topic = 'https://example.com/restart/'.bin2hex(random_bytes(8));
@@ -291,9 +323,9 @@ function restart(HttpClientInterface $http, Hub $hub): void
     $last = $r->want('before')->getId();
     same($r->response->getInfo('last_event_id'), $last, 'the last id');
     echo "restart\n";
-    $e = $r->next();
-    same($e, null, 'the event of a hub that was killed');
-    $r = new Reader($http, $hub->getUrl(), [$topic], $may + ['headers' => ['Last-Event-ID' => $last]]);
+    same($r->next(), null, 'the event of a hub that was killed');
+    $r = new Reader($http, $hub->getUrl(), [$topic],
+        $may + ['headers' => ['Last-Event-ID' => $last]]);
     fgets(STDIN);
     $hub->publish(new Update($topic, 'after', true));
     $r->want('after');
