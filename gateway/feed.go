@@ -29,26 +29,32 @@ import (
 // Republished events may be lost: when a route breaks, when the leader dies after storing and before republishing, when this
 // node is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
 type feed struct {
-	hub     *hub
-	filter  string
-	live    bool
-	wild    bool
-	updates bool    // those of Mercure; the members choose among the events
-	counted bool    // the members are those of the topic's presence
-	roster  *roster // of a topic of presence, otherwise nil
-	sub     *nats.Subscription
-	refs    int           // clients that join or have joined; guarded by hub.mu
-	ready   chan struct{} // closed when floor is known, or failed is set
-	failed  error
+	hub      *hub
+	filter   string
+	sub      *nats.Subscription
+	roster   *roster   // of a topic of presence, otherwise nil
+	starting *starting // nil once the feed has begun; guarded by hub.mu
+	refs     int32     // clients that join or have joined; guarded by hub.mu
+	live     bool
+	wild     bool
+	updates  bool // those of Mercure; the members choose among the events
+	counted  bool // the members are those of the topic's presence
 
 	mu      sync.Mutex // held while an event is given to all members
+	begun   bool       // floor is known
+	reading bool
+	closed  bool
 	members []membership
-	begun   bool // floor is known
 	floor   uint64
 	target  uint64
 	checked atomic.Uint64 // like floor, by the last audit; it may be the higher one
-	reading bool
-	closed  bool
+}
+
+// starting is the time before a feed has begun. A topic may have one client, so what a feed needs
+// only then is not in it.
+type starting struct {
+	done   chan struct{} // closed when the feed has begun, or failed is set
+	failed error
 }
 
 // A membership is a client of a feed. Clients are in a slice, in the order in which they have come: in the order of a map,

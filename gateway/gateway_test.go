@@ -640,7 +640,7 @@ func TestFeedThatHasNotBegun(t *testing.T) {
 	audits := s.Stats().Audits
 	until(t, "an audit does not wait for the feed", func() bool { return s.Stats().Audits > audits })
 	f.begin(1)
-	close(f.ready)
+	s.hub.started(f, nil)
 	r, err := openSSE(s.url, "topic="+late, start)
 	must(t, err)
 	defer r.close()
@@ -670,7 +670,7 @@ func TestNoGapForNewClients(t *testing.T) {
 	s.hub.mu.Unlock()
 	must(t, err)
 	f.begin(0)
-	close(f.ready)
+	s.hub.started(f, nil)
 	r, err := openSSE(s.url, "topic=w.*", "")
 	must(t, err)
 	s.publish("w.x", "first")

@@ -259,26 +259,42 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 			h.mu.Unlock()
 			return nil, err
 		}
-		h.work.Go(func() { h.start(f) })
+		h.work.Go(func() { h.started(f, h.start(f)) })
 	}
 	f.refs++
+	starting := f.starting
 	h.mu.Unlock()
+	if starting == nil {
+		return f, nil
+	}
 	select {
-	case <-f.ready:
+	case <-starting.done:
 	case <-ctx.Done():
 		h.release(f)
 		return nil, context.Cause(ctx)
 	}
-	if f.failed != nil {
+	if starting.failed != nil {
 		h.release(f)
-		return nil, f.failed
+		return nil, starting.failed
 	}
 	return f, nil
 }
 
-// addFeed subscribes for a new feed. The caller holds h.mu, and calls start.
+// started notes the result of start.
+func (h *hub) started(f *feed, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f.starting.failed = err
+	close(f.starting.done)
+	if err == nil {
+		f.starting = nil
+	}
+}
+
+// addFeed subscribes for a new feed. The caller holds h.mu, and calls start and started.
 func (h *hub) addFeed(filter, subject string) (*feed, error) {
-	f := &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{})}
+	f := &feed{hub: h, filter: subject[len(subject)-len(filter):], // a part of the string that nats.go keeps
+		live: isLive(filter), wild: isWild(filter), starting: &starting{done: make(chan struct{})}}
 	f.updates = filter == mercureTopic
 	f.counted = !f.wild && !isReserved(filter) && h.presence.has(filter)
 	if of, ok := presenceOf(filter); ok {
@@ -302,31 +318,31 @@ func (h *hub) inbox(subject string) chan *nats.Msg {
 // start finds out where a new feed begins. The subscription has reached this node's server, so what is stored after the
 // question is republished to the feed, or, where the subscription has not reached the leader's server yet, found by an
 // audit.
-func (h *hub) start(f *feed) {
-	defer close(f.ready)
+func (h *hub) start(f *feed) error {
 	if f.roster != nil {
-		f.failed = f.refresh(h.ctx)
+		if err := f.refresh(h.ctx); err != nil {
+			return err
+		}
 	}
 	if f.live {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
 	defer cancel()
 	if err := h.conn.FlushWithContext(ctx); err != nil {
-		f.failed = fmt.Errorf("gateway: subscribe: %w", err)
-		return
+		return fmt.Errorf("gateway: subscribe: %w", err)
 	}
 	floor, err := h.history.last(h.ctx, f.filter)
-	var now edge
-	if err == nil {
-		now, err = h.history.first(h.ctx)
-	}
 	if err != nil {
-		f.failed = err
-		return
+		return err
+	}
+	now, err := h.history.first(h.ctx)
+	if err != nil {
+		return err
 	}
 	f.begin(max(floor, max(now.first, 1)-1))
 	time.AfterFunc(firstAudit, h.auditNow)
+	return nil
 }
 
 // release drops a reference, and unsubscribes at the last one.

@@ -256,12 +256,10 @@ func (p *presence) ask(ctx context.Context, topic string) (
 // refreshAll brings the rosters of this node up to date.
 func (p *presence) refreshAll() {
 	for _, f := range p.hub.all() {
-		select {
-		case <-f.ready:
-		default:
-			continue // its first question is under way
-		}
-		if f.roster != nil && p.hub.ctx.Err() == nil {
+		p.hub.mu.RLock()
+		begun := f.starting == nil // otherwise its first question is under way
+		p.hub.mu.RUnlock()
+		if begun && f.roster != nil && p.hub.ctx.Err() == nil {
 			f.refresh(p.hub.ctx)
 		}
 	}
