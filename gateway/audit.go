@@ -106,7 +106,7 @@ func (h *hub) auditOnce(audited uint64) (horizon uint64, err error) {
 	// begins.
 	var durable []*feed
 	for _, f := range h.all() {
-		if !f.live {
+		if !f.live() {
 			durable = append(durable, f)
 		}
 	}

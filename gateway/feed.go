@@ -35,15 +35,13 @@ type feed struct {
 	roster   *roster   // of a topic of presence, otherwise nil
 	starting *starting // nil once the feed has begun; guarded by hub.mu
 	refs     int32     // clients that join or have joined; guarded by hub.mu
-	live     bool
 	wild     bool
-	updates  bool // those of Mercure; the members choose among the events
-	counted  bool // the members are those of the topic's presence
 
-	mu      sync.Mutex // held while an event is given to all members
-	begun   bool       // floor is known
+	// What follows is guarded by mu, which is held while an event is given to all members.
+	begun   bool // floor is known
 	reading bool
 	closed  bool
+	mu      sync.Mutex
 	members []membership
 	floor   uint64
 	target  uint64
@@ -65,6 +63,13 @@ type membership struct {
 	after  uint64 // the client has what is up to this sequence
 }
 
+func (f *feed) live() bool { return isLive(f.filter) }
+
+// counted reports whether the members are those of the topic's presence.
+func (f *feed) counted() bool {
+	return !f.wild && !isReserved(f.filter) && f.hub.presence.has(f.filter)
+}
+
 // subject is the subject of NATS that the feed listens to.
 func subjectOf(filter string) string {
 	if isLive(filter) {
@@ -75,7 +80,7 @@ func subjectOf(filter string) string {
 
 // receive handles a message of the feed's subscription.
 func (f *feed) receive(m *nats.Msg) {
-	if f.live {
+	if f.live() {
 		if len(m.Data) > f.hub.largest {
 			f.hub.count.strange.Add(1) // published on NATS, past this gateway's limit
 			return
@@ -188,7 +193,7 @@ func (f *feed) read() {
 // dispatch gives an event to all members. No member makes it wait. The caller holds f.mu.
 func (f *feed) dispatch(e *event) {
 	f.hub.count.events.Add(1)
-	if f.updates {
+	if f.filter == mercureTopic { // the members choose among the events
 		f.dispatchUpdate(e)
 		return
 	}
@@ -233,7 +238,7 @@ const attachRounds = 8
 // attach makes s a member, from after a sequence. topic is the feed's place among its topics. What was dispatched since is
 // read from the stream and delivered first.
 func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint64) error {
-	if f.live {
+	if f.live() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.add(s, topic, 0)

@@ -105,7 +105,7 @@ func (g *gap) add(reason string, m miss) {
 // missOf returns the miss of one of a client's topics.
 func (s *subscriber) missOf(topic int, missed span) miss {
 	f := s.topics[topic].feed
-	if f.live {
+	if f.live() {
 		return miss{Topic: f.filter}
 	}
 	epoch := f.hub.epoch
@@ -169,7 +169,7 @@ func (s *subscriber) deliver(topic int, e *event) bool {
 		return false
 	}
 	for i := range topic {
-		if f := s.topics[i].feed; f.live == s.topics[topic].live && covers(f.filter, e.topic) {
+		if f := s.topics[i].feed; f.live() == s.topics[topic].live() && covers(f.filter, e.topic) {
 			return false
 		}
 	}
@@ -294,9 +294,7 @@ func (h *hub) started(f *feed, err error) {
 // addFeed subscribes for a new feed. The caller holds h.mu, and calls start and started.
 func (h *hub) addFeed(filter, subject string) (*feed, error) {
 	f := &feed{hub: h, filter: subject[len(subject)-len(filter):], // a part of the string that nats.go keeps
-		live: isLive(filter), wild: isWild(filter), starting: &starting{done: make(chan struct{})}}
-	f.updates = filter == mercureTopic
-	f.counted = !f.wild && !isReserved(filter) && h.presence.has(filter)
+		wild: isWild(filter), starting: &starting{done: make(chan struct{})}}
 	if of, ok := presenceOf(filter); ok {
 		f.roster = &roster{of: of, members: make(map[string]attendee)}
 	}
@@ -324,7 +322,7 @@ func (h *hub) start(f *feed) error {
 			return err
 		}
 	}
-	if f.live {
+	if f.live() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)

@@ -178,7 +178,7 @@ func (p *longPoll) compose(topic int, e *event) {
 	answer.add(p.missed)
 	if p.joined { // the client must not come back with ids that are too old
 		for i := range p.topics {
-			if after, f := &p.wants[i].after, p.topics[i].feed; !f.live {
+			if after, f := &p.wants[i].after, p.topics[i].feed; !f.live() {
 				after.seq = max(after.seq, f.checked.Load())
 			}
 		}

@@ -177,7 +177,7 @@ func (p *presence) local(topic string) attendance {
 	h.mu.RLock()
 	f := h.feeds[subjectOf(topic)]
 	h.mu.RUnlock()
-	if f == nil || !f.counted {
+	if f == nil || !f.counted() {
 		return a
 	}
 	f.mu.Lock()
@@ -208,7 +208,7 @@ func (h *hub) memberOf(s *subscriber) attendee { return attendee{h.clients.name(
 
 // moved tells the others that a client has joined or left the topic of a feed, if it has presence.
 func (h *hub) moved(f *feed, s *subscriber, joined bool) {
-	if !f.counted || !s.counts() {
+	if !f.counted() || !s.counts() {
 		return
 	}
 	m := h.memberOf(s)

@@ -193,7 +193,7 @@ func (s *eventStream) catchUp() (moved bool) {
 	}
 	for i := range s.topics {
 		t := &s.topics[i]
-		if checked := t.checked.Load(); !t.live && checked > t.at {
+		if checked := t.checked.Load(); !t.live() && checked > t.at {
 			t.at, moved = checked, true
 		}
 	}
@@ -204,7 +204,7 @@ func (s *eventStream) catchUp() (moved bool) {
 // s.mu.
 func (s *eventStream) withGap(g gap) (b []byte) {
 	for i := range s.topics {
-		if !s.topics[i].live {
+		if !s.topics[i].live() {
 			b = s.appendID(b)
 			break
 		}
