@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,10 @@ type forward struct {
 	host   net.Listener
 	closed chan error // what OnClose gets
 	url    string
+	// extended makes open send an extended CONNECT request (RFC 8441), whose handler connects to
+	// the host, calls dialed, and joins.
+	extended bool
+	dialed   func(*http.Request)
 }
 
 // serveTunnels starts a forward proxy that lets every client connect to its host. set changes it
@@ -43,11 +48,12 @@ func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure b
 	x.proxy = &park.ConnectProxy{Tunnels: tunnels, Inside: []string{"127.0.0.1"},
 		Ports: []int{host.Addr().(*net.TCPAddr).Port},
 		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
-	hs.Handler = x.proxy
+	hs.Handler = http.HandlerFunc(x.serveHTTP)
 	x.http2 = &Server{Linger: -1, Server: hs}
 	for _, f := range set {
 		f(x)
 	}
+	x.http2.ExtendedConnect = x.http2.ExtendedConnect || x.extended
 	x.url = serve(t, x.http2, secure)
 	t.Cleanup(func() {
 		tunnels.Close()
@@ -61,6 +67,37 @@ func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure b
 	return x
 }
 
+// extended makes a forward's open send extended CONNECT requests.
+func extended(x *forward) { x.extended = true }
+
+func (x *forward) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if !x.extended || r.Header[":protocol"] == nil {
+		x.proxy.ServeHTTP(w, r)
+		return
+	}
+	host, err := net.Dial("tcp", x.host.Addr().String())
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	if x.dialed != nil {
+		x.dialed(r)
+	}
+	if _, err := x.JoinResponse(w, host, park.TunnelOptions{}); err != nil {
+		host.Close()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// connect writes a CONNECT request for the host.
+func (x *forward) connect(p *peer, stream uint32) {
+	if x.extended {
+		p.extended(stream, "/")
+	} else {
+		p.connectTo(stream, x.host.Addr().String())
+	}
+}
+
 // connectTo writes a CONNECT request.
 func (p *peer) connectTo(stream uint32, target string, more ...string) {
 	p.openPart(stream, false, true, append([]string{":method", "CONNECT", ":authority", target}, more...)...)
@@ -69,7 +106,7 @@ func (p *peer) connectTo(stream uint32, target string, more ...string) {
 // open opens a tunnel, and returns the host's end of it.
 func (x *forward) open(t testing.TB, p *peer, stream uint32) *net.TCPConn {
 	t.Helper()
-	p.connectTo(stream, x.host.Addr().String())
+	x.connect(p, stream)
 	must(t, p.send())
 	p.want(fmt.Sprint(stream, " status 200"))
 	return x.accept(t)
@@ -144,6 +181,13 @@ func isReset(code http2.ErrCode) func(error) bool {
 	return func(err error) bool {
 		var e http2.StreamError
 		return errors.As(err, &e) && e.Code == code
+	}
+}
+
+func isConnError(code http2.ErrCode) func(error) bool {
+	return func(err error) bool {
+		var e http2.ConnectionError
+		return errors.As(err, &e) && http2.ErrCode(e) == code
 	}
 }
 
@@ -298,13 +342,103 @@ var tunnelCases = []tunnelCase{
 			must(t, p.send())
 		}, client: []string{"1 reset FLOW_CONTROL_ERROR"}, host: `"", reset`,
 		cause: isReset(http2.ErrCodeFlowControl)},
-	{name: "trailers",
+	{name: "the client opens its stream's window by 0",
 		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
-			b := p.fields("a", "b")
-			p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b, EndStream: true, EndHeaders: true})
+			x.waits(t, 2, 1)
+			p.WriteWindowUpdate(1, 0)
 			must(t, p.send())
 		}, client: []string{"1 reset PROTOCOL_ERROR"}, host: `"", reset`,
 		cause: isReset(http2.ErrCodeProtocol)},
+	{name: "the client opens its connection's window by 0",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteWindowUpdate(0, 0)
+			must(t, p.send())
+		}, client: []string{"goaway 1 PROTOCOL_ERROR", "the end"}, over: true, host: `"", reset`,
+		cause: isConnError(http2.ErrCodeProtocol)},
+	{name: "the client opens its connection's window too far",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			p.WriteWindowUpdate(0, maxWindow)
+			must(t, p.send())
+		}, client: []string{"goaway 1 FLOW_CONTROL_ERROR", "the end"}, over: true, host: `"", reset`,
+		cause: isConnError(http2.ErrCodeFlowControl)},
+	{name: "settings open the windows too far",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteWindowUpdate(1, maxWindow-initialWindow)
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: initialWindow + 1})
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: initialWindow + 2})
+			must(t, p.send())
+		}, client: []string{"goaway 1 FLOW_CONTROL_ERROR", "the end"}, over: true, host: `"", reset`,
+		cause: isConnError(http2.ErrCodeFlowControl)},
+	{name: "settings close the windows",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // 1 byte was sent
+			p.synced()
+			sendText(t, host, "held")
+			until(t, "the tunnel is held back", func() bool { return x.Stats().QueuedBytes == 4 })
+			p.WriteWindowUpdate(1, 1)
+			p.synced()
+			p.WriteWindowUpdate(1, 3)
+			must(t, p.send())
+			p.want(`1 data "hel" end false`)
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+			must(t, p.send())
+			p.want(`1 data "d" end false`)
+			p.data(1, true, "")
+			must(t, host.CloseWrite())
+		}, client: []string{`1 data "" end true`}, host: `"", EOF`, cause: isError(nil)},
+	{name: "trailers",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.openPart(1, true, true, "a", "b")
+			must(t, p.send())
+		}, client: []string{"1 reset PROTOCOL_ERROR"}, host: `"", reset`,
+		cause: isReset(http2.ErrCodeProtocol)},
+	{name: "headers that do not end the stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			x.waits(t, 2, 1)
+			p.openPart(1, false, true, "a", "b")
+			must(t, p.send())
+		}, client: []string{"1 reset PROTOCOL_ERROR"}, host: `"", reset`,
+		cause: isReset(http2.ErrCodeProtocol)},
+	{name: "trailers after the end of the client's stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "x")
+			wantRestOf(t, host, `"x", EOF`)
+			p.openPart(1, true, true, "a", "b")
+			must(t, p.send())
+		}, client: []string{"1 reset STREAM_CLOSED"}, cause: isReset(http2.ErrCodeStreamClosed)},
+	{name: "DATA after the end of the client's stream",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "x")
+			wantRestOf(t, host, `"x", EOF`)
+			x.waits(t, 2, 1)
+			p.data(1, false, "y")
+		}, client: []string{"1 reset STREAM_CLOSED"}, cause: isReset(http2.ErrCodeStreamClosed)},
+	{name: "DATA after the end of both streams",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			p.data(1, true, "x")
+			wantRestOf(t, host, `"x", EOF`)
+			host.Close()
+			p.want(`1 data "" end true`)
+			p.data(1, false, "y")
+		}, client: []string{"1 reset STREAM_CLOSED"}, cause: isError(nil)},
+	{name: "frames that mean nothing",
+		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
+			for range 3 {
+				x.waits(t, 2, 1)
+				p.WriteData(1, false, nil)
+				p.WriteDataPadded(1, false, nil, make([]byte, 255))
+				p.WritePriority(1, http2.PriorityParam{StreamDep: 3, Weight: 7})
+				p.WriteRawFrame(99, 0xff, 1, []byte("unknown"))
+				p.synced()
+			}
+			p.WriteDataPadded(1, false, []byte("to"), make([]byte, 7))
+			must(t, p.send())
+			wantText(t, host, "to")
+			p.WriteDataPadded(1, true, nil, make([]byte, 255))
+			must(t, p.send())
+			must(t, host.CloseWrite())
+		}, client: []string{`1 data "" end true`}, host: `"", EOF`, cause: isError(nil)},
 	{name: "the client's connection ends",
 		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
 			x.waits(t, 2, 1)
@@ -315,10 +449,7 @@ var tunnelCases = []tunnelCase{
 			p.WriteData(0, false, nil)
 			must(t, p.send())
 		}, client: []string{"goaway 1 PROTOCOL_ERROR", "the end"}, over: true, host: `"", reset`,
-		cause: func(err error) bool {
-			var e http2.ConnectionError
-			return errors.As(err, &e) && http2.ErrCode(e) == http2.ErrCodeProtocol
-		}},
+		cause: isConnError(http2.ErrCodeProtocol)},
 	{name: "the client sends GOAWAY",
 		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
 			p.WriteGoAway(0, http2.ErrCodeNo, nil)
@@ -335,7 +466,7 @@ var tunnelCases = []tunnelCase{
 			go func() { done <- x.http2.Shutdown(context.Background()) }()
 			p.want("goaway 1 NO_ERROR")
 			x.waits(t, 2, 1)
-			p.connectTo(3, x.host.Addr().String()) // it is not begun
+			x.connect(p, 3) // it is not begun
 			p.data(1, false, "to")
 			wantText(t, host, "to")
 			sendText(t, host, "fro")
@@ -356,7 +487,7 @@ var tunnelCases = []tunnelCase{
 			until(t, "tunnels are refused", func() bool {
 				other := dial(t, x.url)
 				defer other.conn.Close()
-				other.connectTo(1, x.host.Addr().String())
+				x.connect(other, 1)
 				must(t, other.send())
 				got := other.next()
 				x.accept(t).Close()
@@ -378,32 +509,40 @@ var tunnelCases = []tunnelCase{
 		}, client: []string{"1 reset CONNECT_ERROR"}, host: `"", reset`, cause: isError(park.ErrServerClosed)},
 }
 
-// What happens to one side of a tunnel over HTTP/2 is passed to the other, as RFC 9113 (8.5) asks.
-// The other streams of the connection go on.
+// What happens to one side of a tunnel over HTTP/2 is passed to the other, as RFC 9113 (8.5) and RFC
+// 8441 (5) ask. The other streams of the connection go on.
 func TestTunnelOutcomes(t *testing.T) {
 	for _, c := range tunnelCases {
 		t.Run(c.name, func(t *testing.T) {
-			both(t, func(t *testing.T, secure bool) {
-				x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
-				p := dial(t, x.url)
-				host := x.open(t, p, 1)
-				p.data(1, false, "x")
-				wantText(t, host, "x")
-				sendText(t, host, "y")
-				p.want(`1 data "y" end false`)
-				c.act(t, x, p, host)
-				p.want(c.client...)
-				if err := x.ends(t); !c.cause(err) {
-					t.Errorf("OnClose got %v", err)
-				}
-				if c.host != "" {
-					wantRestOf(t, host, c.host)
-				}
-				if !c.over {
-					p.synced()
-				}
-			})
+			both(t, func(t *testing.T, secure bool) { c.test(t, secure) })
+			t.Run("extended", func(t *testing.T) { c.test(t, false, extended) })
 		})
+	}
+}
+
+func (c *tunnelCase) test(t *testing.T, secure bool, set ...func(*forward)) {
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure, set...)
+	p := dial(t, x.url)
+	host := x.open(t, p, 1)
+	p.data(1, false, "x")
+	wantText(t, host, "x")
+	sendText(t, host, "y")
+	p.want(`1 data "y" end false`)
+	c.act(t, x, p, host)
+	for _, want := range c.client {
+		if x.extended {
+			want = strings.Replace(want, "CONNECT_ERROR", "CANCEL", 1)
+		}
+		p.want(want)
+	}
+	if err := x.ends(t); !c.cause(err) {
+		t.Errorf("OnClose got %v", err)
+	}
+	if c.host != "" {
+		wantRestOf(t, host, c.host)
+	}
+	if !c.over {
+		p.synced()
 	}
 }
 
