@@ -193,10 +193,11 @@ var abuses = []abuse{
 		p.connectTo(id(i), toEcho)
 		p.WriteRSTStream(id(i), http2.ErrCodeCancel)
 	}},
-	{name: "CONNECT, reset while it connects", rounds: 5000, want: either, round: func(p *peer, i int) {
-		p.connectTo(id(i), toNowhere)
-		p.WriteRSTStream(id(i), http2.ErrCodeCancel)
-	}},
+	{name: "CONNECT, reset while it connects", rounds: 5000, want: either,
+		round: func(p *peer, i int) {
+			p.connectTo(id(i), toNowhere)
+			p.WriteRSTStream(id(i), http2.ErrCodeCancel)
+		}},
 	{name: "CONNECT, then reset", rounds: 3000, want: either, round: func(p *peer, i int) {
 		p.connectTo(id(i), toEcho)
 		p.WriteData(id(i), false, big[:4<<10])
@@ -241,26 +242,30 @@ var abuses = []abuse{
 			p.connectTo(id(i), toFlood)
 		}
 	}, round: func(p *peer, i int) { p.WriteWindowUpdate(id(i%10), 1) }},
-	{name: "CONNECT, settings open and close windows", rounds: 5000, want: stays, begin: func(p *peer) {
-		for i := range 50 {
-			p.connectTo(id(i), toFlood)
-		}
-	}, round: func(p *peer, i int) {
-		p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i % 2)})
-	}},
-	{name: "CONNECT, nothing is read", silent: true, rounds: 1 << 30, want: closed, begin: func(p *peer) {
-		for i := range 50 {
-			p.connectTo(id(i), toFlood)
-			p.WriteWindowUpdate(id(i), 1<<30)
-		}
-		p.WriteWindowUpdate(0, 1<<30)
-	}, round: func(p *peer, i int) { p.WritePing(false, [8]byte{}) }},
-	{name: "CONNECTs that never end", held: true, rounds: 100, want: stays, round: func(p *peer, i int) {
-		p.connectTo(id(i), toSink)
-	}},
-	{name: "CONNECTs that never connect", held: true, rounds: 100, want: stays, round: func(p *peer, i int) {
-		p.connectTo(id(i), toNowhere)
-	}},
+	{name: "CONNECT, settings open and close windows", rounds: 5000, want: stays,
+		begin: func(p *peer) {
+			for i := range 50 {
+				p.connectTo(id(i), toFlood)
+			}
+		}, round: func(p *peer, i int) {
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i % 2)})
+		}},
+	{name: "CONNECT, nothing is read", silent: true, rounds: 1 << 30, want: closed,
+		begin: func(p *peer) {
+			for i := range 50 {
+				p.connectTo(id(i), toFlood)
+				p.WriteWindowUpdate(id(i), 1<<30)
+			}
+			p.WriteWindowUpdate(0, 1<<30)
+		}, round: func(p *peer, i int) { p.WritePing(false, [8]byte{}) }},
+	{name: "CONNECTs that never end", held: true, rounds: 100, want: stays,
+		round: func(p *peer, i int) {
+			p.connectTo(id(i), toSink)
+		}},
+	{name: "CONNECTs that never connect", held: true, rounds: 100, want: stays,
+		round: func(p *peer, i int) {
+			p.connectTo(id(i), toNowhere)
+		}},
 	{name: "empty HEADERS", rounds: 5000, want: either, round: func(p *peer, i int) {
 		p.WriteHeaders(http2.HeadersFrameParam{StreamID: id(i), EndStream: true, EndHeaders: true})
 	}},
@@ -318,8 +323,8 @@ func connected(target string) func(p *peer) {
 // staticRequest returns a header block that uses no dynamic table.
 func (p *peer) staticRequest() []byte { return []byte{0x82, 0x86, 0x84, 0x01, 0x01, 'x'} }
 
-// An abusedHandler is the handler of the servers that are abused. Streams of its own answer what they
-// get with the same. A CONNECT request becomes a tunnel to one of its hosts.
+// An abusedHandler is the handler of the servers that are abused. Streams of its own answer what
+// they get with the same. A CONNECT request becomes a tunnel to one of its hosts.
 type abusedHandler struct {
 	duplex  park.Streams
 	tunnels park.Tunnels
@@ -343,7 +348,7 @@ func newAbusedHandler() *abusedHandler {
 	h.proxy = park.ConnectProxy{Tunnels: &h.tunnels, Inside: []string{"127.0.0.1"},
 		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
 	for target, serve := range map[string]func(net.Conn){
-		toEcho: func(c net.Conn) { io.Copy(struct{ io.Writer }{c}, c) }, // without splice, whose pipes stay
+		toEcho: func(c net.Conn) { io.Copy(struct{ io.Writer }{c}, c) }, // pipes of splice would stay
 		toSink: func(c net.Conn) { io.Copy(io.Discard, c) },
 		toFlood: func(c net.Conn) {
 			for err := error(nil); err == nil; {
@@ -371,7 +376,9 @@ func newAbusedHandler() *abusedHandler {
 			}
 		})
 	}
-	h.proxy.Dialer.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	h.proxy.Dialer.ControlContext = func(
+		ctx context.Context, _, address string, _ syscall.RawConn,
+	) error {
 		if address != h.hosts[toNowhere].Addr().String() {
 			return nil
 		}

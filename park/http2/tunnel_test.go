@@ -512,8 +512,8 @@ var tunnelCases = []tunnelCase{
 		}, client: []string{"1 reset CONNECT_ERROR"}, host: `"", reset`, cause: isError(park.ErrServerClosed)},
 }
 
-// What happens to one side of a tunnel over HTTP/2 is passed to the other, as RFC 9113 (8.5) and RFC
-// 8441 (5) ask. The other streams of the connection go on.
+// What happens to one side of a tunnel over HTTP/2 is passed to the other, as RFC 9113 (8.5) and
+// RFC 8441 (5) ask. The other streams of the connection go on.
 func TestTunnelOutcomes(t *testing.T) {
 	for _, c := range tunnelCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -734,8 +734,8 @@ func TestTunnelOfSlowHost(t *testing.T) {
 	})
 }
 
-// Tunnels whose client never opens a window keep what they have received, 32 KiB each at most, and no
-// goroutine. Others go on, on the same connection and on another.
+// Tunnels whose client never opens a window keep what they have received, 32 KiB each at most, and
+// no goroutine. Others go on, on the same connection and on another.
 func TestTunnelsOfBlockedClient(t *testing.T) {
 	const blocked = 100
 	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
@@ -980,8 +980,8 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 	}
 }
 
-// A client gets as many tunnels at once as there may be streams, and the others are refused. Each of
-// these goes on, and when one has ended there is room for another.
+// A client gets as many tunnels at once as there may be streams, and the others are refused. The
+// tunnels work, and when one has ended there is room for another.
 func TestThousandConnects(t *testing.T) {
 	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
 	p := dial(t, x.url)
@@ -1177,7 +1177,9 @@ func TestConnectIsReset(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			begun, ended := make(chan bool, 1), make(chan error, 1)
 			x := serveTunnels(t, new(park.Tunnels), new(http.Server), false, func(x *forward) {
-				x.proxy.Dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
+				x.proxy.Dialer.ControlContext = func(
+					ctx context.Context, _, _ string, _ syscall.RawConn,
+				) error {
 					begun <- true
 					<-ctx.Done()
 					ended <- ctx.Err()
@@ -1201,8 +1203,8 @@ func TestConnectIsReset(t *testing.T) {
 	}
 }
 
-// A client that resets its request when the proxy has connected, and has not made the tunnel, resets
-// the host's connection.
+// A client that resets its request when the proxy has connected, and has not made the tunnel,
+// resets the host's connection.
 func TestConnectIsResetLate(t *testing.T) {
 	proceed := make(chan bool)
 	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false, extended, func(x *forward) {
