@@ -13,6 +13,7 @@ import (
 	"runtime/metrics"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +23,41 @@ import (
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
 )
+
+// A client that opens tunnels to a host that does not answer, and resets them, ends the attempts to
+// connect: no goroutine and no descriptor is left.
+func TestConnectsAreReset(t *testing.T) {
+	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	raw, err := x.host.(*net.TCPListener).SyscallConn()
+	must(t, err)
+	// A second connection finds the queue full, and the kernel drops what begins it.
+	must(t, raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }))
+	must(t, err)
+	first, err := net.Dial("tcp", x.host.Addr().String())
+	must(t, err)
+	defer first.Close()
+	p := dial(t, x.url)
+	p.synced()
+	const atOnce = 200
+	goroutines, before := runtime.NumGoroutine(), descriptors()
+	for round := range 10 {
+		for i := range atOnce {
+			x.connect(p, id(atOnce*round+i))
+		}
+		must(t, p.send())
+		until(t, "the proxy connects", func() bool { return descriptors() >= before+atOnce })
+		for i := range atOnce {
+			p.WriteRSTStream(id(atOnce*round+i), http2.ErrCodeCancel)
+		}
+		p.synced()
+		until(t, "the attempts have ended", func() bool {
+			return descriptors() <= before && runtime.NumGoroutine() <= goroutines+8
+		})
+	}
+	if n := x.Stats().Accepted; n != 0 {
+		t.Errorf("%d tunnels", n)
+	}
+}
 
 // BenchmarkAbuse measures what each case of abuse costs park.HTTPServer and net/http's server, for each byte that the server
 // has received: CPU time, and the highest live memory. Each server is a process of its own; in each round both are attacked

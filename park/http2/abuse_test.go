@@ -9,11 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -187,6 +189,83 @@ var abuses = []abuse{
 			p.extended(id(i), "/duplex")
 		}
 	}, round: func(p *peer, i int) { p.WriteData(id(i%4), false, big[:1<<10]) }},
+	{name: "CONNECT, reset", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), toEcho)
+		p.WriteRSTStream(id(i), http2.ErrCodeCancel)
+	}},
+	{name: "CONNECT, reset while it connects", rounds: 5000, want: either,
+		round: func(p *peer, i int) {
+			p.connectTo(id(i), toNowhere)
+			p.WriteRSTStream(id(i), http2.ErrCodeCancel)
+		}},
+	{name: "CONNECT, then reset", rounds: 3000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), toEcho)
+		p.WriteData(id(i), false, big[:4<<10])
+		p.WriteRSTStream(id(i), http2.ErrCodeCancel)
+	}},
+	{name: "CONNECT, reset a hundred later", rounds: 3000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), toFlood)
+		if i >= 100 {
+			p.WriteRSTStream(id(i-100), http2.ErrCodeCancel)
+		}
+	}},
+	{name: "CONNECT, ended at once", rounds: 3000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), toEcho)
+		p.WriteData(id(i), true, big[:1])
+	}},
+	{name: "CONNECT, trailers", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), toEcho)
+		p.openPart(id(i), true, true, "a", "b")
+	}},
+	{name: "CONNECT, window of 0", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), toEcho)
+		p.WriteWindowUpdate(id(i), 0)
+	}},
+	{name: "CONNECT, refused", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.connectTo(id(i), "127.0.0.2:443")
+	}},
+	{name: "CONNECT, empty DATA", rounds: 20_000, want: stays, begin: connected(toSink),
+		round: func(p *peer, i int) { p.WriteData(1, false, nil) }},
+	{name: "CONNECT, padding", rounds: 20_000, want: stays, begin: connected(toSink),
+		round: func(p *peer, i int) { p.WriteDataPadded(1, false, nil, big[:255]) }},
+	{name: "CONNECT, DATA of one byte", rounds: 20_000, want: stays, begin: connected(toEcho),
+		round: func(p *peer, i int) { p.WriteData(1, false, []byte{1}) }},
+	{name: "CONNECT, windows stay closed", rounds: 400, want: stays, begin: func(p *peer) {
+		p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		for i := range 50 {
+			p.connectTo(id(i), toFlood)
+		}
+	}, round: func(p *peer, i int) { p.WriteData(id(i%50), false, big[:1<<10]) }},
+	{name: "CONNECT, one byte of a window", rounds: 20_000, want: stays, begin: func(p *peer) {
+		p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		for i := range 10 {
+			p.connectTo(id(i), toFlood)
+		}
+	}, round: func(p *peer, i int) { p.WriteWindowUpdate(id(i%10), 1) }},
+	{name: "CONNECT, settings open and close windows", rounds: 5000, want: stays,
+		begin: func(p *peer) {
+			for i := range 50 {
+				p.connectTo(id(i), toFlood)
+			}
+		}, round: func(p *peer, i int) {
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i % 2)})
+		}},
+	{name: "CONNECT, nothing is read", silent: true, rounds: 1 << 30, want: closed,
+		begin: func(p *peer) {
+			for i := range 50 {
+				p.connectTo(id(i), toFlood)
+				p.WriteWindowUpdate(id(i), 1<<30)
+			}
+			p.WriteWindowUpdate(0, 1<<30)
+		}, round: func(p *peer, i int) { p.WritePing(false, [8]byte{}) }},
+	{name: "CONNECTs that never end", held: true, rounds: 100, want: stays,
+		round: func(p *peer, i int) {
+			p.connectTo(id(i), toSink)
+		}},
+	{name: "CONNECTs that never connect", held: true, rounds: 100, want: stays,
+		round: func(p *peer, i int) {
+			p.connectTo(id(i), toNowhere)
+		}},
 	{name: "empty HEADERS", rounds: 5000, want: either, round: func(p *peer, i int) {
 		p.WriteHeaders(http2.HeadersFrameParam{StreamID: id(i), EndStream: true, EndHeaders: true})
 	}},
@@ -236,18 +315,99 @@ var abuses = []abuse{
 	}},
 }
 
+// connected opens a tunnel.
+func connected(target string) func(p *peer) {
+	return func(p *peer) { p.connectTo(1, target) }
+}
+
 // staticRequest returns a header block that uses no dynamic table.
 func (p *peer) staticRequest() []byte { return []byte{0x82, 0x86, 0x84, 0x01, 0x01, 'x'} }
 
-// An abusedHandler is the handler of the servers that are abused.
-type abusedHandler struct{ duplex park.Streams } // they answer what they get with the same
+// An abusedHandler is the handler of the servers that are abused. Streams of its own answer what
+// they get with the same. A CONNECT request becomes a tunnel to one of its hosts.
+type abusedHandler struct {
+	duplex  park.Streams
+	tunnels park.Tunnels
+	proxy   park.ConnectProxy
+	hosts   map[string]net.Listener // by the targets of requests
+	host    sync.WaitGroup
+}
+
+// These are the targets of CONNECT requests for the hosts: one answers what it gets with the same,
+// one reads and does not answer, one sends and does not read, and to one no connection is made.
+const (
+	toEcho    = "echo:1"
+	toSink    = "sink:1"
+	toFlood   = "flood:1"
+	toNowhere = "nowhere:1"
+)
 
 func newAbusedHandler() *abusedHandler {
-	return &abusedHandler{duplex: park.Streams{
-		OnInput: func(s *park.Stream, b []byte) error { return s.Write(b) }}}
+	h := &abusedHandler{hosts: make(map[string]net.Listener)}
+	h.duplex.OnInput = func(s *park.Stream, b []byte) error { return s.Write(b) }
+	h.proxy = park.ConnectProxy{Tunnels: &h.tunnels, Inside: []string{"127.0.0.1"},
+		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
+	for target, serve := range map[string]func(net.Conn){
+		toEcho: func(c net.Conn) { io.Copy(struct{ io.Writer }{c}, c) }, // pipes of splice would stay
+		toSink: func(c net.Conn) { io.Copy(io.Discard, c) },
+		toFlood: func(c net.Conn) {
+			for err := error(nil); err == nil; {
+				_, err = c.Write(big[:])
+			}
+		},
+		toNowhere: nil,
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			panic(err)
+		}
+		h.hosts[target] = l
+		h.proxy.Ports = append(h.proxy.Ports, l.Addr().(*net.TCPAddr).Port)
+		h.host.Go(func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				h.host.Go(func() {
+					defer conn.Close()
+					serve(conn)
+				})
+			}
+		})
+	}
+	h.proxy.Dialer.ControlContext = func(
+		ctx context.Context, _, address string, _ syscall.RawConn,
+	) error {
+		if address != h.hosts[toNowhere].Addr().String() {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h
+}
+
+// close ends the hosts and what is left of the tunnels and streams.
+func (h *abusedHandler) close(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	for _, l := range h.hosts {
+		l.Close()
+	}
+	must(t, h.duplex.Shutdown(ctx))
+	must(t, h.tunnels.Shutdown(ctx))
+	h.host.Wait()
 }
 
 func (h *abusedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if host := h.hosts[r.URL.Host]; host != nil {
+		r.URL.Host = host.Addr().String()
+	}
+	if r.Method == http.MethodConnect && r.Header[":protocol"] == nil {
+		h.proxy.ServeHTTP(w, r)
+		return
+	}
 	switch r.URL.Path {
 	case "/duplex":
 		s := new(park.Stream)
@@ -392,11 +552,7 @@ func (a *abuse) test(t *testing.T) {
 	const most = 100
 	var running, highest atomic.Int64
 	h := newAbusedHandler()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		must(t, h.duplex.Shutdown(ctx))
-	})
+	t.Cleanup(func() { h.close(t) })
 	s := &Server{ExtendedConnect: true, Server: handler(func(w http.ResponseWriter, r *http.Request) {
 		n := running.Add(1)
 		defer running.Add(-1)

@@ -108,7 +108,14 @@ func TestMalformedConnect(t *testing.T) {
 			":method CONNECT a b :protocol x :scheme https :authority x :path /", false},
 		{"the header Upgrade", false,
 			":method CONNECT :protocol x :scheme https :authority x :path / upgrade websocket", false},
-		{"plain with a path", false, ":method CONNECT :authority x :path /", false},
+		{"plain with a path", false, ":method CONNECT :authority x:443 :path /", false},
+		{"plain with a scheme", false, ":method CONNECT :scheme https :authority x:443", false},
+		{"no protocol", false, ":method CONNECT :scheme https :authority x:443 :path /", false},
+		{"plain without an authority", false, ":method CONNECT", false},
+		{"plain with a host alone", false, ":method CONNECT host x:443", false},
+		{"plain with an empty authority", false, ":method CONNECT :authority ", false},
+		{"plain with a user", false, ":method CONNECT :authority u@x:443", false},
+		{"plain with another host", false, ":method CONNECT :authority x:443 host y:443", false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			nothing := func(http.ResponseWriter, *http.Request) {}

@@ -159,7 +159,7 @@ func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
 	case st.gotEnd:
 		streamError.Code = http2.ErrCodeStreamClosed
 		return st.c.server.count("headers_half_closed", streamError)
-	case st.duplex: // RFC 9113 (8.5)
+	case st.duplex, st.r.Method == http.MethodConnect: // RFC 9113 (8.5)
 		return st.c.server.count("trailers_connect", streamError)
 	case !f.StreamEnded():
 		return st.c.server.count("trailers_not_ended", streamError)

@@ -58,12 +58,23 @@ const nodeClient = `
 	session.close()
 `
 
-// WebSockets over HTTP/2 are understood by another implementation of RFC 8441, that of Node.js.
-func TestNodeWebSockets(t *testing.T) {
+// runNode runs a module, and returns what it has printed. It skips the test without Node.js.
+func runNode(t *testing.T, script string, args ...string) (string, error) {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("Node.js is not installed: ", err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, node, append([]string{"--input-type=module", "-"}, args...)...)
+	c.Stdin = strings.NewReader(script)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// WebSockets over HTTP/2 are understood by another implementation of RFC 8441, that of Node.js.
+func TestNodeWebSockets(t *testing.T) {
 	cert, _, err := selfcert.New(time.Hour, "127.0.0.1")
 	must(t, err)
 	echo := func(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
@@ -88,10 +99,8 @@ func TestNodeWebSockets(t *testing.T) {
 		must(t, chat.Shutdown(context.Background()))
 	}()
 	url := "https://" + ln.Addr().String()
-	c := exec.CommandContext(t.Context(), node, "--input-type=module", "-", url)
-	c.Stdin = strings.NewReader(nodeClient)
-	out, err := c.CombinedOutput()
-	if want := "200 hello 1000, 200 again 1000, HTTP/2.0\n"; err != nil || string(out) != want {
+	out, err := runNode(t, nodeClient, url)
+	if want := "200 hello 1000, 200 again 1000, HTTP/2.0\n"; err != nil || out != want {
 		t.Errorf("%v, %q, want %q", err, out, want)
 	}
 }
