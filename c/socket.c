@@ -202,49 +202,72 @@ enum {
 	EXCEPTS = POLLPRI | POLLERR,
 };
 
-static bool has(int fd, const fd_set *set) { return set != NULL && FD_ISSET(fd, set); }
+static nfds_t count_of(const sn_fd_set *set) { return set != NULL ? set->fd_count : 0; }
 
-// keep leaves a socket in a set if one of the conditions holds, and returns 1 if it does.
-static int keep(const struct pollfd *p, fd_set *set, short conditions)
+// add appends the sockets of a set. A socket may be in several sets. It returns false for a number
+// that is no socket.
+static bool add(struct pollfd **to, const sn_fd_set *set, short events)
 {
-	if (!has(p->fd, set))
-		return 0;
-	if (p->revents & conditions)
-		return 1;
-	FD_CLR(p->fd, set);
-	return 0;
+	const SOCKET *s = set != NULL ? set->fd_array : NULL; // of any length
+	for (nfds_t i = 0; i < count_of(set); i++) {
+		int fd = descriptor(s[i]);
+		if (fd < 0)
+			return false;
+		*(*to)++ = (struct pollfd){fd, events, 0};
+	}
+	return true;
 }
 
-int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+// keep leaves the sockets in a set of which one of the conditions holds, and returns their number.
+static int keep(const struct pollfd **from, sn_fd_set *set, short conditions)
+{
+	nfds_t n = count_of(set);
+	if (n == 0)
+		return 0;
+	set->fd_count = 0;
+	for (SOCKET *kept = set->fd_array; n > 0; n--, (*from)++)
+		if ((*from)->revents & conditions)
+			kept[set->fd_count++] = (SOCKET)(*from)->fd;
+	return (int)set->fd_count;
+}
+
+int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts,
 	const struct timeval *timeout)
 {
 	(void)count; // it has no meaning on Windows, where programs give 0
-	struct pollfd fds[FD_SETSIZE + 1];
-	nfds_t n = 0;
-	for (int fd = 0; fd < FD_SETSIZE; fd++) {
-		short events = (short)((has(fd, reads) ? POLLIN : 0) | (has(fd, writes) ? POLLOUT : 0) |
-			(has(fd, excepts) ? POLLPRI : 0));
-		if (events != 0)
-			fds[n++] = (struct pollfd){fd, events, 0};
-	}
+	nfds_t n = count_of(reads) + count_of(writes) + count_of(excepts);
+	if (n == 0)
+		return sn_fail_socket(WSAEINVAL);
+	struct pollfd *fds = malloc((n + 1) * sizeof *fds), *end = fds;
+	if (fds == NULL)
+		return sn_fail_socket(WSAENOBUFS);
+	int error = WSAENOTSOCK, result = SOCKET_ERROR;
+	if (!add(&end, reads, POLLIN) || !add(&end, writes, POLLOUT) || !add(&end, excepts, POLLPRI))
+		goto failed;
 	struct timespec until;
 	if (timeout != NULL)
 		until = after(timeout);
 	bool waits = timeout == NULL || timeout->tv_sec != 0 || timeout->tv_usec != 0;
-	int ready = poll(fds, n, 0), result = 0;
+	int ready = poll(fds, n, 0);
 	if (ready == 0 && waits)
 		ready = sn_await(fds, n, timeout != NULL ? &until : NULL);
 	if (ready == SN_CLOSED)
-		return sn_fail_socket(WSAENOTSOCK);
+		goto failed;
+	error = 0; // what errno stands for
 	if (ready < 0)
-		return SOCKET_ERROR;
+		goto failed;
+	error = WSAENOTSOCK;
 	for (nfds_t i = 0; i < n; i++)
 		if (fds[i].revents & POLLNVAL)
-			return sn_fail_socket(WSAENOTSOCK);
-	for (nfds_t i = 0; i < n; i++)
-		result += keep(&fds[i], reads, READS) + keep(&fds[i], writes, WRITES) +
-			keep(&fds[i], excepts, EXCEPTS);
-	return result;
+			goto failed;
+	const struct pollfd *from = fds;
+	result = keep(&from, reads, READS);
+	result += keep(&from, writes, WRITES);
+	result += keep(&from, excepts, EXCEPTS);
+	error = 0;
+failed:
+	free(fds); // which keeps errno
+	return error != 0 ? sn_fail_socket(error) : result;
 }
 
 SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition,

@@ -19,11 +19,15 @@ import (
 // No report is missed. A leader asks for a Park before it waits for fd, and only a leader drains fd, before it polls. A Park
 // that began for an earlier leader serves the present one. One that returns without cause costs the leader a poll.
 //
-// The port's helper parks by park, for a Park of an earlier leader may still run.
+// The port's helper parks by park. A Park of an earlier leader may still run then, and that leader
+// may have left a request for another. The helper ends the one and goes before the other. If it
+// waited for its turn, a Wake would end a Park that is not the helper's, and a call that waits for
+// the helper to end its lead would wait forever.
 type standIn struct {
 	fd      int
 	poller  backend.Poller
 	parking sync.Mutex    // held during a Park
+	helps   atomic.Bool   // the helper waits for parking
 	asked   chan struct{} // holds one request
 	closing atomic.Bool
 	ended   chan struct{}
@@ -52,7 +56,11 @@ func (s *standIn) run() {
 	defer close(s.ended)
 	for range s.asked {
 		due := time.Now().Add(time.Duration(s.again.Load()))
-		err := s.park(time.Time{}, func() bool { return s.closing.Load() || !time.Now().Before(due) })
+		s.parking.Lock()
+		err := s.poller.Park(time.Time{}, func() bool {
+			return s.closing.Load() || s.helps.Load() || !time.Now().Before(due)
+		})
+		s.parking.Unlock()
 		if s.closing.Load() {
 			return
 		}
@@ -66,9 +74,14 @@ func (s *standIn) run() {
 	}
 }
 
-// park is Park of the backend, for one goroutine at a time.
+// park is Park of the backend, for the port's helper.
 func (s *standIn) park(until time.Time, poll func() bool) error {
-	s.parking.Lock()
+	if !s.parking.TryLock() {
+		s.helps.Store(true) // before Wake, so that the next Park finds it
+		s.poller.Wake()
+		s.parking.Lock()
+		s.helps.Store(false)
+	}
 	defer s.parking.Unlock()
 	return s.poller.Park(until, poll)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // On every backend a thread that finds nothing is told what to wait for, outside Go, and that becomes readable when there is
@@ -61,6 +62,31 @@ func TestWaitsOutside(t *testing.T) {
 				unix.Read(pair[0], make([]byte, 8))
 			}
 		})
+	}
+}
+
+// The helper parks although a goroutine parks in the place of an earlier leader, and that leader has
+// made one more request. Nothing else would end the first Park.
+func TestHelperParks(t *testing.T) {
+	t.Setenv("SOCKNOTIFY_BACKEND", "poll")
+	s := newTestPort(t).stand
+	for range 20 {
+		s.ask()
+		await.Until(t, "the Park of a leader", func() bool {
+			free := s.parking.TryLock()
+			if free {
+				s.parking.Unlock()
+			}
+			return !free
+		})
+		s.ask()
+		polled := make(chan error, 1)
+		go func() {
+			polled <- s.park(time.Time{}, func() bool { return true })
+		}()
+		if err := await.Receive(t, "the Park of the helper", polled); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #if !defined(__linux__) || !defined(__LP64__)
 #error "libsocknotify needs Linux on a 64-bit processor"
@@ -270,7 +270,15 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags);
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength);
 int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
-int sn_select(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+/* A list of sockets, of which any number may be in it. A program may choose its length. */
+#ifndef SN_FD_SETSIZE
+#define SN_FD_SETSIZE 1024
+#endif
+typedef struct sn_fd_set {
+	UINT fd_count;
+	SOCKET fd_array[SN_FD_SETSIZE];
+} sn_fd_set;
+int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts,
 	const struct timeval *timeout);
 int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length);
 #define SN_SO_UPDATE_ACCEPT_CONTEXT 0x700B

@@ -346,7 +346,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(c.compiler+" "+c.std, func(t *testing.T) {
 			program := compile(t, c.compiler, "programs/"+c.file, "-std="+c.std, "-Wpedantic", "-D_WIN32")
-			const want = "names: all as expected\n"
+			const want = "Error: text\nnames: all as expected\n"
 			if got := run(t, "epoll", program); got != want {
 				t.Errorf("the program prints %q, not %q", got, want)
 			}

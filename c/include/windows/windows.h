@@ -6,15 +6,28 @@
 #define _GNU_SOURCE 1 /* with -std=c11 the C library hides pthreads and more */
 #endif
 
+/*
+ * FD_SETSIZE is the number of sockets in a set, which a program may define. The system's header,
+ * which others include, has a macro of this name.
+ */
+#if defined(FD_SETSIZE) && !defined(_SYS_SELECT_H)
+#pragma push_macro("FD_SETSIZE")
+#include <sys/select.h>
+#pragma pop_macro("FD_SETSIZE")
+#endif
+
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <wchar.h>
 
 #include "msvc.h"
+#include <sys/select.h>
+#define SN_FD_SETSIZE FD_SETSIZE
 #include "sockets.h"
 #include "sal.h"
 
@@ -120,6 +133,33 @@ static inline HANDLE sn_LocalFree(HANDLE memory)
 #define lstrlenA(s) ((int)strlen(s))
 #ifndef UNICODE
 #define lstrlen lstrlenA
+#endif
+
+/* There are no windows. A message goes to the standard error, and its only button is OK. */
+typedef void *HWND;
+#define MB_OK 0x00
+#define MB_ICONERROR 0x10
+#define MB_ICONHAND MB_ICONERROR
+#define MB_ICONSTOP MB_ICONERROR
+#define MB_ICONQUESTION 0x20
+#define MB_ICONWARNING 0x30
+#define MB_ICONEXCLAMATION MB_ICONWARNING
+#define MB_ICONINFORMATION 0x40
+#define MB_ICONASTERISK MB_ICONINFORMATION
+#define IDOK 1
+static inline int sn_MessageBoxA(HWND owner, LPCSTR text, LPCSTR caption, UINT type)
+{
+	(void)owner;
+	if ((type & 0xf) != MB_OK) { /* which asks */
+		sn_SetLastError(ERROR_NOT_SUPPORTED);
+		return 0;
+	}
+	fprintf(stderr, "%s: %s\n", caption != NULL ? caption : "Error", text != NULL ? text : "");
+	return IDOK;
+}
+#define MessageBoxA sn_MessageBoxA
+#ifndef UNICODE
+#define MessageBox MessageBoxA
 #endif
 
 /* The HANDLE of an open file. */

@@ -43,6 +43,37 @@ static inline int sn_WSACleanup(void) { return 0; }
 #define SD_SEND SHUT_WR
 #define SD_BOTH SHUT_RDWR
 
+/* Sets of sockets are lists. The system's fd_set, which has bits, keeps its name in its header. */
+#define fd_set sn_fd_set
+typedef fd_set FD_SET, *PFD_SET, *LPFD_SET;
+#undef FD_ZERO
+#undef FD_SET
+#undef FD_CLR
+#undef FD_ISSET
+static inline BOOL sn_is_in_set(SOCKET s, const fd_set *set)
+{
+	for (UINT i = 0; i < set->fd_count; i++)
+		if (set->fd_array[i] == s)
+			return TRUE;
+	return FALSE;
+}
+static inline void sn_add_to_set(SOCKET s, fd_set *set)
+{
+	if (set->fd_count < FD_SETSIZE && !sn_is_in_set(s, set))
+		set->fd_array[set->fd_count++] = s;
+}
+static inline void sn_remove_from_set(SOCKET s, fd_set *set)
+{
+	UINT kept = 0;
+	for (UINT i = 0; i < set->fd_count; i++)
+		if (set->fd_array[i] != s)
+			set->fd_array[kept++] = set->fd_array[i];
+	set->fd_count = kept;
+}
+#define FD_ZERO(set) ((void)((set)->fd_count = 0))
+#define FD_SET(s, set) sn_add_to_set((s), (set))
+#define FD_CLR(s, set) sn_remove_from_set((s), (set))
+#define FD_ISSET(s, set) sn_is_in_set((s), (set))
 #define select(count, reads, writes, excepts, timeout) \
 	sn_select((int)(count), (reads), (writes), (excepts), (timeout))
 #define closesocket(s) sn_closesocket(s)

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -209,6 +210,28 @@ static void others(void)
 	FD_SET(s, &writes);
 	IS(select(0, &reads, &writes, NULL, NULL), 2);
 	CHECK(FD_ISSET(l, &reads) && !FD_ISSET(s, &reads) && FD_ISSET(s, &writes));
+	FD_ZERO(&reads);
+	IS(select(0, &reads, NULL, NULL, NULL), SOCKET_ERROR);
+	IS(WSAGetLastError(), WSAEINVAL); // no sockets
+
+	// A set is a list, which may have a descriptor of any size.
+	struct rlimit files;
+	CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+	files.rlim_cur = files.rlim_max;
+	CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+	SOCKET high = (SOCKET)fcntl((int)s, F_DUPFD, 2 * FD_SETSIZE);
+	CHECK(high != INVALID_SOCKET);
+	FD_ZERO(&writes);
+	FD_SET(high, &reads);
+	FD_SET(high, &writes);
+	FD_SET(s, &writes);
+	FD_SET(s, &writes);
+	IS(select(0, &reads, &writes, NULL, NULL), 2);
+	CHECK(reads.fd_count == 0 && writes.fd_array[0] == high && writes.fd_array[1] == s);
+	FD_CLR(high, &writes);
+	CHECK(writes.fd_count == 1 && FD_ISSET(s, &writes) && !FD_ISSET(high, &writes));
+	closesocket(high);
+
 	SOCKET a = accept(l, NULL, NULL);
 	IS(fcntl((int)a, F_GETFL) & O_NONBLOCK, 0);
 	FD_ZERO(&reads);

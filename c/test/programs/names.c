@@ -1,9 +1,11 @@
 // What small servers use besides the port, under Windows' names. The program has functions with
 // names of unistd.h, and members with names of sockets' calls. It compiles as C and as C++.
+#define FD_SETSIZE 3
 #include <winsock2.h>
 #include <ws2tcpip.h>
 #include <mswsock.h>
 #include <windows.h>
+#include <io.h>
 #include <process.h>
 #include <strsafe.h>
 #include <tchar.h>
@@ -161,6 +163,25 @@ static int words(void)
 	return 0;
 }
 
+static int sets(void)
+{
+	struct fd_set set;
+	FD_SET *list = &set;
+	FD_ZERO(list);
+	for (SOCKET s = 5; s < 9; s++) // the fourth has no room
+		FD_SET(s, list);
+	FD_CLR(5, list);
+	return set.fd_count != 2 || set.fd_array[0] != 6 || FD_ISSET(8, list) || !FD_ISSET(7, list) ||
+		sizeof set != 8 + 3 * sizeof(SOCKET);
+}
+
+static int messages(void)
+{
+	if (MessageBoxA(NULL, "question", "names", MB_ICONQUESTION | 4) != 0)
+		return 1;
+	return MessageBox(NULL, "text", NULL, MB_ICONERROR) != IDOK;
+}
+
 static int addresses(void)
 {
 	IN_ADDR a;
@@ -195,7 +216,7 @@ int main(void)
 	SAYS("1 2 3 4", "%d %d %d %d", c.send("a"), c.recv(), c.connect(1), c.bind("a", 1));
 #endif
 	SAYS("0 0 0 0 0", "%d %d %d %d %d", memory(), texts(), modules(), sockets(), clocks());
-	SAYS("0 0", "%d %d", words(), addresses());
+	SAYS("0 0 0 0", "%d %d %d %d", words(), addresses(), sets(), messages());
 	SAYS("1024", "%d", MAKELANGID(LANG_NEUTRAL, SUBLANG_DEFAULT));
 	SAYS("4 8 8", "%d %d %d", (int)sizeof(HRESULT), (int)sizeof(LARGE_INTEGER),
 		(int)sizeof(PDWORD_PTR));
