@@ -46,6 +46,8 @@ type rival struct {
 	answer    string   // what an answer to publish has, besides the number
 
 	publisher net.Conn
+	writing   sync.Mutex // of the publisher's connection
+	answers   chan error // nil for an event that was accepted
 	number    int
 	conns     []net.Conn
 	received  atomic.Int64
@@ -214,7 +216,8 @@ func (r *rival) dial() net.Conn {
 
 // connect connects all clients, one after the other.
 func (r *rival) connect() {
-	r.publisher = r.dial()
+	r.publisher, r.answers = r.dial(), make(chan error, 1)
+	r.reading.Go(r.confirm)
 	r.t.Cleanup(func() {
 		r.publisher.Close()
 		for _, conn := range r.conns {
@@ -240,9 +243,8 @@ func (r *rival) read(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		if r.ping != nil && bytes.Equal(b, r.ping) {
-			wsutil.WriteClientText(conn, b)
-			continue
+		if r.pings(b) {
+			wsutil.WriteClientText(conn, r.ping)
 		}
 		for _, at := range marks(b) { // there may be several in a message
 			r.mu.Lock()
@@ -251,6 +253,16 @@ func (r *rival) read(conn net.Conn) {
 			r.received.Add(1)
 		}
 	}
+}
+
+// pings reports whether a message has a ping, perhaps behind others, each in a line.
+func (r *rival) pings(b []byte) bool {
+	for line := range bytes.Lines(b) {
+		if r.ping != nil && bytes.Equal(bytes.TrimSpace(line), r.ping) {
+			return true
+		}
+	}
+	return false
 }
 
 // marks returns the times in a message.
@@ -281,11 +293,11 @@ func (r *rival) round() {
 		r.number++
 		now, rest := time.Now().UnixNano(), strings.Repeat("x", 80)
 		data := fmt.Sprintf("%c%d%c%s", besideMark, now, besideMark, rest)
-		must(r.t, wsutil.WriteClientText(r.publisher, fmt.Appendf(nil, r.publish, r.number, data)))
-		r.confirm()
+		must(r.t, r.write(fmt.Appendf(nil, r.publish, r.number, data)))
+		must(r.t, await.Receive(r.t, r.name+" has answered", r.answers))
 	}
 	want := int64(*besideEvents * *besideClients)
-	until(r.t, "all events are delivered", func() bool { return r.received.Load()-began >= want })
+	until(r.t, r.name+" has delivered all events", func() bool { return r.received.Load()-began >= want })
 	used := r.processor() - before
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,20 +310,28 @@ func (r *rival) round() {
 	r.p99 = append(r.p99, r.latencies[len(r.latencies)*99/100])
 }
 
-// confirm waits for the answer to the last publish. The publisher gets the events, too.
+// write writes a message of the publisher.
+func (r *rival) write(b []byte) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	return wsutil.WriteClientText(r.publisher, b)
+}
+
+// confirm reads what the publisher gets, until its connection ends.
 func (r *rival) confirm() {
-	r.t.Helper()
-	r.publisher.SetDeadline(time.Now().Add(time.Minute))
 	for {
 		b, err := wsutil.ReadServerText(r.publisher)
-		must(r.t, err)
-		switch {
-		case r.ping != nil && bytes.Equal(b, r.ping):
-			must(r.t, wsutil.WriteClientText(r.publisher, b))
-		case bytes.Contains(b, []byte(`"error"`)):
-			r.t.Fatalf("%s: %s", r.name, b)
-		case bytes.Contains(b, []byte(r.answer)):
+		if err != nil {
 			return
+		}
+		if r.pings(b) && r.write(r.ping) != nil {
+			return
+		}
+		switch {
+		case bytes.Contains(b, []byte(`"error"`)):
+			r.answers <- fmt.Errorf("%s: %s", r.name, b)
+		case bytes.Contains(b, []byte(r.answer)):
+			r.answers <- nil
 		}
 	}
 }
