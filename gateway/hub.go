@@ -168,8 +168,9 @@ func (s *subscriber) deliver(topic int, e *event) bool {
 	if s.topics[topic].wild && isReserved(e.topic) {
 		return false
 	}
+	live := topic > 0 && s.topics[topic].live()
 	for i := range topic {
-		if f := s.topics[i].feed; f.live() == s.topics[topic].live() && covers(f.filter, e.topic) {
+		if f := s.topics[i].feed; f.live() == live && covers(f.filter, e.topic) {
 			return false
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/sockettest"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -159,7 +160,7 @@ func stressHost(t *testing.T, conn *net.TCPConn) {
 // stressWrite writes n bytes of a sequence in parts.
 func stressWrite(w io.Writer, n int) error {
 	for at := 0; at < n; {
-		part := sequence(at, min(1+rand.IntN(40<<10), n-at))
+		part := sockettest.Sequence(at, min(1+rand.IntN(40<<10), n-at))
 		if _, err := w.Write(part); err != nil {
 			return err
 		}
@@ -175,7 +176,7 @@ func stressRead(r io.Reader) (n int, err error) {
 	buf := make([]byte, 1+rand.IntN(20<<10))
 	for {
 		m, err := r.Read(buf)
-		if !bytes.Equal(buf[:m], sequence(n, m)) {
+		if !bytes.Equal(buf[:m], sockettest.Sequence(n, m)) {
 			return 1 << 40, fmt.Errorf("other bytes after %d", n)
 		}
 		if n += m; err == io.EOF {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/sockettest"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -580,16 +581,6 @@ func TestTunnelTimeouts(t *testing.T) {
 	}
 }
 
-// sequence returns n bytes of a sequence, from a place on.
-func sequence(at, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		j := at + i
-		b[i] = byte(j ^ j>>8 ^ j>>16)
-	}
-	return b
-}
-
 // dataOf reads DATA frames of a stream until it has n bytes, and checks them.
 func (p *peer) dataOf(stream uint32, at, n int) {
 	p.t.Helper()
@@ -598,7 +589,7 @@ func (p *peer) dataOf(stream uint32, at, n int) {
 		must(p.t, err)
 		switch f := f.(type) {
 		case *http2.DataFrame:
-			if !bytes.Equal(f.Data(), sequence(at+got, len(f.Data()))) || f.StreamID != stream {
+			if !bytes.Equal(f.Data(), sockettest.Sequence(at+got, len(f.Data()))) || f.StreamID != stream {
 				p.t.Fatalf("stream %d: other bytes after %d", f.StreamID, at+got)
 			}
 			got += len(f.Data())
@@ -620,7 +611,7 @@ func TestTunnelOfSlowClient(t *testing.T) {
 		const size = 9 << 20
 		sent := make(chan error, 1)
 		go func() {
-			_, err := host.Write(sequence(0, size))
+			_, err := host.Write(sockettest.Sequence(0, size))
 			host.CloseWrite()
 			sent <- err
 		}()
@@ -686,7 +677,7 @@ func TestTunnelOfSlowHost(t *testing.T) {
 		for full := false; !full; {
 			for credit > 0 {
 				n := min(credit, maxFrameSize)
-				p.WriteData(1, false, sequence(sent, n))
+				p.WriteData(1, false, sockettest.Sequence(sent, n))
 				must(t, p.send())
 				sent, credit = sent+n, credit-n
 			}
@@ -712,7 +703,7 @@ func TestTunnelOfSlowHost(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			b, err := io.ReadAll(slow)
-			if err == nil && !bytes.Equal(b, sequence(0, len(b))) {
+			if err == nil && !bytes.Equal(b, sockettest.Sequence(0, len(b))) {
 				err = errors.New("other bytes")
 			}
 			if err == nil && len(b) != all {
@@ -723,7 +714,7 @@ func TestTunnelOfSlowHost(t *testing.T) {
 		for sent < all {
 			for credit > 0 && sent < all {
 				n := min(credit, maxFrameSize, all-sent)
-				p.WriteData(1, false, sequence(sent, n))
+				p.WriteData(1, false, sockettest.Sequence(sent, n))
 				must(t, p.send())
 				sent, credit = sent+n, credit-n
 			}
@@ -828,7 +819,7 @@ func TestTunnelPadding(t *testing.T) {
 			host := x.open(t, p, 1)
 			sent, credit := 0, window
 			send := func(data, padding int) {
-				p.WriteDataPadded(1, false, sequence(sent, data), make([]byte, padding))
+				p.WriteDataPadded(1, false, sockettest.Sequence(sent, data), make([]byte, padding))
 				must(t, p.send())
 				sent, credit = sent+data, credit-(1+data+padding)
 			}
@@ -837,14 +828,14 @@ func TestTunnelPadding(t *testing.T) {
 					credit += p.credit(1)
 				}
 				send(i%3, 255-i%7)
-				wantText(t, host, string(sequence(sent-i%3, i%3)))
+				wantText(t, host, string(sockettest.Sequence(sent-i%3, i%3)))
 			}
 			if credit += p.credit(1); credit <= window/2 || credit > window {
 				t.Fatalf("the client may send %d of %d bytes", credit, window)
 			}
 			n := credit - 1 - 200
 			send(n, 200) // all that it may
-			wantText(t, host, string(sequence(sent-n, n)))
+			wantText(t, host, string(sockettest.Sequence(sent-n, n)))
 			credit += p.credit(1)
 			send(credit-200, 200) // one byte more
 			p.want("1 reset FLOW_CONTROL_ERROR")
@@ -910,7 +901,7 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 				defer hosts.Wait()
 				hosts.Go(func() {
 					for at, err := 0, error(nil); err == nil; at += maxFrameSize {
-						_, err = host.Write(sequence(at, maxFrameSize))
+						_, err = host.Write(sockettest.Sequence(at, maxFrameSize))
 					}
 				})
 				hosts.Go(func() {
@@ -926,7 +917,7 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 					}
 					switch f := f.(type) {
 					case *http2.DataFrame:
-						if !bytes.Equal(f.Data(), sequence(got, len(f.Data()))) || f.StreamID != 1 {
+						if !bytes.Equal(f.Data(), sockettest.Sequence(got, len(f.Data()))) || f.StreamID != 1 {
 							t.Errorf("stream %d: other bytes after %d", f.StreamID, got)
 						}
 						got += len(f.Data())
@@ -945,7 +936,7 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 				}
 				for sent < 3<<20 || got < 3<<20 {
 					if min(ofStream, ofConn) >= maxFrameSize {
-						p.WriteData(1, false, sequence(sent, maxFrameSize))
+						p.WriteData(1, false, sockettest.Sequence(sent, maxFrameSize))
 						must(t, p.send())
 						sent += maxFrameSize
 						ofStream -= maxFrameSize

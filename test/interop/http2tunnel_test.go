@@ -26,6 +26,7 @@ import (
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
+	"github.com/socknotify/socknotify/internal/test/sockettest"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
 )
@@ -146,16 +147,6 @@ const nodeTunnels = `
 	console.log('done')
 `
 
-// sequence returns n bytes of a sequence, from a place on.
-func sequence(at, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		j := at + i
-		b[i] = byte(j ^ j>>8 ^ j>>16)
-	}
-	return b
-}
-
 // A tunnelHost is to what the clients connect. ends gets how each connection has ended.
 type tunnelHost struct {
 	net.Listener
@@ -198,7 +189,7 @@ func (h *tunnelHost) do(line string, conn *net.TCPConn, in *bufio.Reader) string
 			buf := make([]byte, 32<<10)
 			for at := 0; ; {
 				n, err := in.Read(buf)
-				if at += n; string(buf[:n]) != string(sequence(at-n, n)) {
+				if at += n; string(buf[:n]) != string(sockettest.Sequence(at-n, n)) {
 					h.t.Error("the host got other bytes")
 				}
 				if err != nil {
@@ -207,7 +198,7 @@ func (h *tunnelHost) do(line string, conn *net.TCPConn, in *bufio.Reader) string
 			}
 		}()
 		for at := 0; at < n; at += 10_000 {
-			if _, err := conn.Write(sequence(at, 10_000)); err != nil {
+			if _, err := conn.Write(sockettest.Sequence(at, 10_000)); err != nil {
 				return err
 			}
 		}
@@ -225,18 +216,18 @@ func (h *tunnelHost) do(line string, conn *net.TCPConn, in *bufio.Reader) string
 	}
 	switch line = strings.TrimSuffix(line, "\n"); line {
 	case "first":
-		conn.Write(sequence(0, 100_000))
+		conn.Write(sockettest.Sequence(0, 100_000))
 		conn.CloseWrite()
 		return "first: " + rest()
 	case "wait":
-		conn.Write(sequence(0, 5))
+		conn.Write(sockettest.Sequence(0, 5))
 		b, err := io.ReadAll(in)
 		for err == nil { // Node.js sends END_STREAM before RST_STREAM
 			_, err = conn.Write([]byte("x"))
 		}
 		return "wait: " + describe(b, err)
 	case "reset":
-		conn.Write(sequence(0, 5))
+		conn.Write(sockettest.Sequence(0, 5))
 		parked()
 		reset()
 		return "reset"
