@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/sockettest"
 )
 
 // Tunnels between connections of every kind, and those of a reverse proxy, carry bytes both ways,
@@ -105,7 +106,7 @@ func proxiedStressTunnels(t *testing.T, g *Tunnels) (all []*stressTunnel) {
 	return all
 }
 
-// sequenceOf returns the first n bytes of sequence.
+// sequenceOf returns the first n bytes of the sequence.
 func sequenceOf(n int) string { return string(pattern(n)) }
 
 func (x *stressTunnel) run(t *testing.T, g *Tunnels, a, b net.Conn) {
@@ -170,13 +171,11 @@ func (x *stressTunnel) exchange(t *testing.T, tunnel *Tunnel, half bool) {
 func (x *stressTunnel) send(i int, graceful bool) {
 	conn := x.peers[i]
 	for range 1 + rand.IntN(40) {
-		b := make([]byte, 1+rand.IntN(4000))
+		size := 1 + rand.IntN(4000)
 		if rand.IntN(10) == 0 {
-			b = make([]byte, 60<<10)
+			size = 60 << 10
 		}
-		for j := range b {
-			b[j] = sequence(x.sent[i] + j)
-		}
+		b := sockettest.Sequence(x.sent[i], size)
 		n, err := conn.Write(b)
 		if err != nil {
 			x.sent[i] += len(b) // a part of it may arrive
@@ -192,8 +191,6 @@ func (x *stressTunnel) send(i int, graceful bool) {
 	}
 }
 
-func sequence(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
-
 // read reads to the end, at times slowly, and checks the bytes.
 func (x *stressTunnel) read(i int) {
 	conn, buf := x.peers[i], make([]byte, 1+rand.IntN(16<<10))
@@ -201,11 +198,7 @@ func (x *stressTunnel) read(i int) {
 	for {
 		conn.SetReadDeadline(time.Now().Add(timeout))
 		n, err := conn.Read(buf)
-		want := bytes.Clone(buf[:n])
-		for j := range want {
-			want[j] = sequence(x.received[i] + j)
-		}
-		if !bytes.Equal(buf[:n], want) {
+		if !bytes.Equal(buf[:n], sockettest.Sequence(x.received[i], n)) {
 			err = fmt.Errorf("%w after %d", errStressBytes, x.received[i])
 		}
 		x.received[i] += n

@@ -19,6 +19,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/sockettest"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/test/words"
 )
@@ -195,14 +196,7 @@ func TestTunnelReceived(t *testing.T) {
 	}
 }
 
-// pattern returns n bytes of which each is different from those near it.
-func pattern(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = sequence(i)
-	}
-	return b
-}
+func pattern(n int) []byte { return sockettest.Sequence(0, n) }
 
 // takePipes takes all pipes that there are.
 func takePipes() (all []*nowait.Pipe) {
