@@ -212,6 +212,10 @@ func (s *tunnelSide) drain(pipe *nowait.Pipe, wait bool) error {
 // flowPause is how long a direction in which nothing moves keeps its goroutine, at most twice.
 const flowPause = 10 * time.Millisecond
 
+// pipePause is the same for a direction that has a pipe, and so no buffer. Where hundreds of them are
+// busy, the turn of each comes after a tenth of a second. It is a variable for the tests.
+var pipePause = time.Second
+
 // errFlows is the result of a transfer that a goroutine goes on with.
 var errFlows = errors.New("park: left to the goroutine of a busy direction")
 
@@ -246,9 +250,13 @@ func (s *tunnelSide) direct() bool { return s.plain || s.secure() != nil }
 func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 	p := s.peer()
 	from, to := nowait.Reader{Socket: s.socket}, nowait.Writer{Socket: p.socket}
+	pause := flowPause
+	if pipe != nil {
+		pause = s.of.pipePause()
+	}
 	moved, err := true, error(nil)
 	for moved && err == nil {
-		before, until := s.sent.Load(), time.Now().Add(flowPause)
+		before, until := s.sent.Load(), time.Now().Add(pause)
 		s.conn.SetReadDeadline(until)
 		p.conn.SetWriteDeadline(until)
 		if pipe != nil {
@@ -279,6 +287,17 @@ func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 		}
 	}
 	s.of.release(s, moved, err)
+}
+
+// pipePause returns a small part of the time for which the tunnel may be idle, or else pipePause.
+func (t *Tunnel) pipePause() time.Duration {
+	pause := pipePause
+	for _, d := range [2]time.Duration{t.in.IdleTimeout, t.in.HalfCloseTimeout} {
+		if d > 0 {
+			pause = min(pause, d/8)
+		}
+	}
+	return pause
 }
 
 // pump moves bytes through a pipe. It fails with io.EOF at the end of the stream, and when the
