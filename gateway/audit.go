@@ -149,7 +149,7 @@ func (h *hub) auditFeeds(feeds []*feed, audited uint64, s *streamState) (
 			return 0, err
 		}
 		for _, f := range feeds {
-			if covers(f.filter, e.topic) {
+			if covers(f.filter(), e.topic) {
 				h.repair(f, e.at.seq)
 			}
 		}
@@ -171,7 +171,7 @@ func (h *hub) lastEvents(feeds []*feed, audited uint64, s *streamState) (
 	found []*nats.Msg, horizon uint64, err error) {
 	r := getRequest{Seq: audited + 1}
 	for _, f := range feeds {
-		r.MultiLast = append(r.MultiLast, storedPrefix+f.filter)
+		r.MultiLast = append(r.MultiLast, storedPrefix+f.filter())
 	}
 	got, err := h.history.get(h.ctx, r)
 	if err == nil && len(got.messages) == 0 {
@@ -188,7 +188,7 @@ func (h *hub) lastEvents(feeds []*feed, audited uint64, s *streamState) (
 
 // auditLeader compares a feed with what the leader says.
 func (h *hub) auditLeader(f *feed, audited uint64, s *streamState) (horizon uint64, err error) {
-	last, err := h.history.last(h.ctx, f.filter)
+	last, err := h.history.last(h.ctx, f.filter())
 	if err != nil {
 		return 0, err
 	}

@@ -120,7 +120,7 @@ func (g *Gateway) carryOut(o order, s *subscriber) {
 func (s *subscriber) unsubscribe(g *Gateway, filter string) {
 	for i := range s.topics {
 		f := s.topics[i].feed
-		if f.filter != filter {
+		if f.filter() != filter {
 			continue
 		}
 		first, was := f.expel(s, i)

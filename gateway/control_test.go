@@ -206,7 +206,7 @@ func TestOrdersRefused(t *testing.T) {
 func (s *site) orders(t *testing.T) (orders *feed) {
 	until(t, "the node follows orders", func() bool {
 		for _, f := range s.hub.all() {
-			if f.filter == controlTopic {
+			if f.filter() == controlTopic {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				orders = f
@@ -299,7 +299,7 @@ type orderSink struct {
 
 func newOrderSink(s *site, user string) *orderSink {
 	o := new(orderSink)
-	o.to, o.id, o.user = o, s.hub.clients.newID(), user
+	o.to, o.id, o.identity = o, s.hub.clients.newID(), &identity{user: user}
 	return o
 }
 
@@ -308,5 +308,5 @@ func (o *orderSink) gap(int, string, span)       {}
 func (o *orderSink) flush(context.Context) error { return nil }
 func (o *orderSink) end(_ *Gateway, err error)   { o.got += err.Error() }
 func (o *orderSink) unsubscribed(_ *Gateway, topic int) {
-	o.got += "unsubscribed " + o.topics[topic].filter + ", "
+	o.got += "unsubscribed " + o.topics[topic].filter() + ", "
 }

@@ -30,7 +30,6 @@ import (
 // node is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
 type feed struct {
 	hub      *hub
-	filter   string
 	sub      *nats.Subscription
 	roster   *roster   // of a topic of presence, otherwise nil
 	starting *starting // nil once the feed has begun; guarded by hub.mu
@@ -63,14 +62,17 @@ type membership struct {
 	after  uint64 // the client has what is up to this sequence
 }
 
-func (f *feed) live() bool { return isLive(f.filter) }
+// filter returns the filter, a part of the subject that the subscription has.
+func (f *feed) filter() string { return f.sub.Subject[len(livePrefix):] }
+
+func (f *feed) live() bool { return isLive(f.filter()) }
 
 // counted reports whether the members are those of the topic's presence.
 func (f *feed) counted() bool {
-	return !f.wild && !isReserved(f.filter) && f.hub.presence.has(f.filter)
+	return !f.wild && !isReserved(f.filter()) && f.hub.presence.has(f.filter())
 }
 
-// subject is the subject of NATS that the feed listens to.
+// subjectOf returns the subject of NATS that the feed of a filter listens to.
 func subjectOf(filter string) string {
 	if isLive(filter) {
 		return livePrefix + filter
@@ -166,7 +168,7 @@ func (f *feed) read() {
 		}
 		after, through := min(f.settled(), f.target-1), f.target
 		f.mu.Unlock()
-		_, err := h.history.replay(h.ctx, h.epoch, f.filter, after, through, func(e *event) error {
+		_, err := h.history.replay(h.ctx, h.epoch, f.filter(), after, through, func(e *event) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.dispatch(e)
@@ -193,7 +195,7 @@ func (f *feed) read() {
 // dispatch gives an event to all members. No member makes it wait. The caller holds f.mu.
 func (f *feed) dispatch(e *event) {
 	f.hub.count.events.Add(1)
-	if f.filter == mercureTopic { // the members choose among the events
+	if f.filter() == mercureTopic { // the members choose among the events
 		f.dispatchUpdate(e)
 		return
 	}
@@ -260,7 +262,7 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 			f.mu.Unlock()
 		}
 		h := f.hub
-		last, err := h.history.replay(ctx, h.epoch, f.filter, after, floor, func(e *event) error {
+		last, err := h.history.replay(ctx, h.epoch, f.filter(), after, floor, func(e *event) error {
 			if m, ok := s.to.(*mercureStream); ok && m.replay(e) || !ok && s.deliver(topic, e) {
 				h.count.delivered.Add(1)
 			}

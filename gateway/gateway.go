@@ -516,11 +516,11 @@ type Topic struct {
 func (g *Gateway) Topics(n int) []Topic {
 	topics := make([]Topic, 0, n)
 	for _, f := range g.hub.all() {
-		if isReserved(f.filter) {
+		if isReserved(f.filter()) {
 			continue
 		}
 		f.mu.Lock()
-		topics = append(topics, Topic{f.filter, len(f.members), f.floor, f.target - f.floor})
+		topics = append(topics, Topic{f.filter(), len(f.members), f.floor, f.target - f.floor})
 		f.mu.Unlock()
 	}
 	slices.SortFunc(topics, func(a, b Topic) int {

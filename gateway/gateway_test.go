@@ -58,7 +58,7 @@ func TestSubscribe(t *testing.T) {
 // members is the number of clients of all topics.
 func (s *site) members() (n int) {
 	for _, f := range s.hub.all() {
-		if f.filter != controlTopic {
+		if f.filter() != controlTopic {
 			f.mu.Lock()
 			n += len(f.members)
 			f.mu.Unlock()
@@ -275,7 +275,7 @@ func TestSeveralTopics(t *testing.T) {
 		}
 		read(4)
 		for _, f := range at.hub.all() {
-			if f.filter == lost {
+			if f.filter() == lost {
 				must(t, f.sub.Unsubscribe()) // republished events are lost from now on
 			}
 		}

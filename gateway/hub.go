@@ -106,10 +106,10 @@ func (g *gap) add(reason string, m miss) {
 func (s *subscriber) missOf(topic int, missed span) miss {
 	f := s.topics[topic].feed
 	if f.live() {
-		return miss{Topic: f.filter}
+		return miss{Topic: f.filter()}
 	}
 	epoch := f.hub.epoch
-	return miss{f.filter, position{epoch, missed.after}.String(), position{epoch, missed.through}.String()}
+	return miss{f.filter(), position{epoch, missed.after}.String(), position{epoch, missed.through}.String()}
 }
 
 // A backlog is the events that were dropped because a client reads too slowly, by topic, and of
@@ -144,13 +144,20 @@ func (e *event) alone() span { return span{max(e.at.seq, 1) - 1, e.at.seq} }
 
 // A subscriber is what the hub knows of a client.
 type subscriber struct {
-	to      sink
-	topics  []subscription
-	expires int64 // seconds since 1970, or 0
-	id      uint64
-	user    string // the subject of its grant
-	place   int    // in clientSet.all, and one more; guarded by its mu
+	to     sink
+	topics []subscription
+	*identity
+	id    uint64
+	place int // in clientSet.all, and one more; guarded by its mu
 }
+
+// An identity is what the hub knows of a client that has an id.
+type identity struct {
+	user    string // the subject of its grant
+	expires int64  // seconds since 1970, or 0
+}
+
+var anonymous identity // which its clients share
 
 // A subscription is one topic of a client. It is not copied.
 type subscription struct {
@@ -170,7 +177,7 @@ func (s *subscriber) deliver(topic int, e *event) bool {
 	}
 	live := topic > 0 && s.topics[topic].live()
 	for i := range topic {
-		if f := s.topics[i].feed; f.live() == live && covers(f.filter, e.topic) {
+		if f := s.topics[i].feed; f.live() == live && covers(f.filter(), e.topic) {
 			return false
 		}
 	}
@@ -294,8 +301,7 @@ func (h *hub) started(f *feed, err error) {
 
 // addFeed subscribes for a new feed. The caller holds h.mu, and calls start and started.
 func (h *hub) addFeed(filter, subject string) (*feed, error) {
-	f := &feed{hub: h, filter: subject[len(subject)-len(filter):], // a part of the string that nats.go keeps
-		wild: isWild(filter), starting: &starting{done: make(chan struct{})}}
+	f := &feed{hub: h, wild: isWild(filter), starting: &starting{done: make(chan struct{})}}
 	if of, ok := presenceOf(filter); ok {
 		f.roster = &roster{of: of, members: make(map[string]attendee)}
 	}
@@ -331,7 +337,7 @@ func (h *hub) start(f *feed) error {
 	if err := h.conn.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("gateway: subscribe: %w", err)
 	}
-	floor, err := h.history.last(h.ctx, f.filter)
+	floor, err := h.history.last(h.ctx, f.filter())
 	if err != nil {
 		return err
 	}
@@ -351,8 +357,8 @@ func (h *hub) release(f *feed) {
 	if f.refs--; f.refs > 0 {
 		return
 	}
-	delete(h.feeds, subjectOf(f.filter))
-	if isReserved(f.filter) {
+	delete(h.feeds, f.sub.Subject)
+	if isReserved(f.filter()) {
 		h.own--
 	}
 	f.sub.Unsubscribe()

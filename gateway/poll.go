@@ -219,7 +219,7 @@ func (p *longPoll) end(_ *Gateway, reason error) {
 
 // unsubscribed implements sink.
 func (p *longPoll) unsubscribed(_ *Gateway, topic int) {
-	p.fail(notAllowed(p.topics[topic].filter))
+	p.fail(notAllowed(p.topics[topic].filter()))
 }
 
 // advance notes that the client has an event of the topic.

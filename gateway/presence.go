@@ -216,7 +216,7 @@ func (h *hub) moved(f *feed, s *subscriber, joined bool) {
 	if joined {
 		what = movement{Join: &m}
 	}
-	h.conn.Publish(livePrefix+presencePrefix+f.filter, encode(what))
+	h.conn.Publish(livePrefix+presencePrefix+f.filter(), encode(what))
 }
 
 // ask asks all nodes for their members of a topic. It waits for those that are there, up to
@@ -357,7 +357,7 @@ func (f *feed) refresh(ctx context.Context) error {
 		for _, m := range a.Members {
 			said[m.Client] = true
 			if !touched[m.Client] && r.add(m) {
-				f.dispatch(&event{topic: f.filter, data: encode(movement{Join: &m})})
+				f.dispatch(&event{topic: f.filter(), data: encode(movement{Join: &m})})
 			}
 		}
 	}
@@ -366,7 +366,7 @@ func (f *feed) refresh(ctx context.Context) error {
 		gone := answered && !a.Full && !said[client] || !answered && !living[m.node()]
 		if gone && !touched[client] {
 			r.remove(client)
-			f.dispatch(&event{topic: f.filter, data: encode(movement{Leave: &m})})
+			f.dispatch(&event{topic: f.filter(), data: encode(movement{Leave: &m})})
 		}
 	}
 	return nil
@@ -374,7 +374,7 @@ func (f *feed) refresh(ctx context.Context) error {
 
 // welcome tells a new subscriber who is there. The caller holds f.mu.
 func (f *feed) welcome(s *subscriber, topic int) {
-	s.deliver(topic, &event{topic: f.filter, data: encode(f.roster.attendance())})
+	s.deliver(topic, &event{topic: f.filter(), data: encode(f.roster.attendance())})
 }
 
 var errNoPresence = errors.New("no presence")

@@ -20,13 +20,12 @@ import (
 
 // An ask is a request to subscribe, checked and allowed.
 type ask struct {
-	wants   []want
-	form    form
-	expires int64
-	gap     *gap        // that the client must be told of, or nil
-	stored  bool        // the client wants to know what is stored; a poll does not wait for more
-	id      uint64      // of the connection
-	user    string      // the subject of its grant
+	wants  []want
+	form   form
+	gap    *gap   // that the client must be told of, or nil
+	stored bool   // the client wants to know what is stored; a poll does not wait for more
+	id     uint64 // of the connection
+	identity
 	client  string      // for the limits
 	write   []string    // topics that the client may publish to on its connection
 	mercure *mercureAsk // of a request of Mercure's protocol, or nil
@@ -164,7 +163,13 @@ func (g *Gateway) busy(w http.ResponseWriter, r *http.Request, limit string) {
 }
 
 // identify gives a new subscriber what the request says of it.
-func (a *ask) identify(s *subscriber) { s.expires, s.id, s.user = a.expires, a.id, a.user }
+func (a *ask) identify(s *subscriber) {
+	s.id, s.identity = a.id, &anonymous
+	if a.identity != anonymous {
+		who := a.identity
+		s.identity = &who
+	}
+}
 
 // A denial is an answer to a client that does not get what it asks for.
 type denial struct {

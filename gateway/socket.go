@@ -252,7 +252,7 @@ const codeKicked websocket.Code = 4000 + http.StatusForbidden
 
 // unsubscribed implements sink.
 func (s *socket) unsubscribed(_ *Gateway, topic int) {
-	s.conn.Write(websocket.Text, encode(unsubscribedMessage{s.topics[topic].filter}))
+	s.conn.Write(websocket.Text, encode(unsubscribedMessage{s.topics[topic].filter()}))
 }
 
 // sweep closes clients whose tokens have expired.

@@ -164,7 +164,7 @@ func (s *eventStream) end(g *Gateway, reason error) {
 
 // unsubscribed implements sink.
 func (s *eventStream) unsubscribed(_ *Gateway, topic int) {
-	s.tell("unsubscribed", unsubscribedMessage{s.topics[topic].filter})
+	s.tell("unsubscribed", unsubscribedMessage{s.topics[topic].filter()})
 }
 
 // tell sends an event of the gateway's own.

@@ -8,7 +8,7 @@ import (
 
 // Topics are NATS subjects below one of three prefixes. Durable topics are published below stored, and the stream
 // republishes them below republished once they are stored. No node subscribes below stored, because such a subscription is
-// served before the event is stored.
+// served before the event is stored. The other two have the same length.
 const (
 	storedPrefix      = "push.d."
 	republishedPrefix = "push.r."
