@@ -784,6 +784,7 @@ func TestStartWithoutLeader(t *testing.T) {
 	must(t, err)
 	defer conn.Close()
 	p.mute.Store(true)
+	// The client of NATS has no clock that a test could advance.
 	time.AfterFunc(requestTimeout+100*time.Millisecond, func() { p.mute.Store(false) })
 	h, err := newHub(t.Context(), conn, defaultStream, 1<<10, quiet)
 	must(t, err)

@@ -245,7 +245,7 @@ func cancelFiles(
 		select {
 		case <-closed:
 			return
-		case <-time.After(time.Duration(rand.IntN(200)) * time.Microsecond):
+		case <-time.After(time.Duration(rand.IntN(200)) * time.Microsecond): // a random moment
 		}
 		u := all[rand.IntN(len(all))]
 		err := Cancel(p, &u.ops[rand.IntN(len(u.ops))].o)

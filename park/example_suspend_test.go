@@ -79,7 +79,7 @@ func ExampleSuspendWith() {
 		answered <- string(text)
 	}()
 	for waiting.resume() == 0 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // it waits soon; an example has no testing.TB
 	}
 	fmt.Println(<-answered)
 	server.Shutdown(context.Background())

@@ -91,7 +91,7 @@ func runPollers(address string, secure bool) {
 				io.WriteString(conn, waitingRequest)
 			}
 			for ask("/waiting") != strconv.Itoa(len(conns)) {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // the server is another process
 			}
 			fmt.Println("waiting")
 			continue

@@ -769,7 +769,7 @@ func (k *killTest) harm(ctx context.Context) {
 	kills, pauses, restores := 0, 0, 0
 	for {
 		select {
-		case <-time.After(*killEvery + rand.N(*killEvery)):
+		case <-time.After(*killEvery + rand.N(*killEvery)): // the pace of what it does
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
