@@ -133,7 +133,8 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 		r.pending |= f.holds(m) & r.filter // it began after the would-block
 	}
 	if ps.strict && !entry.Drained && (!vouched || f.urged) {
-		r.silent = r.held
+		// A socket that has shut its receiving direction is hung up already (E3).
+		r.silent = r.held | f.may(m)&socknotify.EventHangup
 	}
 	if !r.edge() {
 		r.pending = 0

@@ -110,6 +110,13 @@ var regressions = []struct {
 		{Do: PeerClose, Sock: 1},
 		{Do: Settle},
 	}},
+	{"strict edge, shut for receiving, then the peer shuts", []Op{
+		{Do: NewPort, N: 1},
+		{Do: ShutRead, Sock: 1},
+		{Do: Enable, Sock: 1, Filter: 6, Trigger: 10, BySock: true},
+		{Do: PeerShutWrite, Sock: 1},
+		{Do: Settle},
+	}},
 	{"strict edge, registered by its socket and enabled by its handle", []Op{
 		{Do: NewPort, N: 1},
 		{Do: Enable, Filter: 1, Trigger: 5, BySock: true},
