@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	workerIdleTime = 100 * time.Millisecond // the port waits, in real time
 	if !runRole() {
-		pipePause = flowPause // in the deadlines of sockets, in real time
+		pipePause = bufferPause // it passes in real time
 		leaks.Main(m)
 	}
 }

@@ -209,12 +209,11 @@ func (s *tunnelSide) drain(pipe *nowait.Pipe, wait bool) error {
 	return err
 }
 
-// flowPause is how long a direction in which nothing moves keeps its goroutine, at most twice.
-const flowPause = 10 * time.Millisecond
+// A direction in which nothing moves keeps its goroutine for a pause, at most twice. With a pipe it
+// needs no buffer.
+const bufferPause = 10 * time.Millisecond
 
-// pipePause is the same for a direction that has a pipe, and so no buffer. Where hundreds of them are
-// busy, the turn of each comes after a tenth of a second. It is a variable for the tests.
-var pipePause = time.Second
+var pipePause = time.Second // a variable, so that tests need not wait
 
 // errFlows is the result of a transfer that a goroutine goes on with.
 var errFlows = errors.New("park: left to the goroutine of a busy direction")
@@ -250,9 +249,9 @@ func (s *tunnelSide) direct() bool { return s.plain || s.secure() != nil }
 func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 	p := s.peer()
 	from, to := nowait.Reader{Socket: s.socket}, nowait.Writer{Socket: p.socket}
-	pause := flowPause
+	pause := bufferPause
 	if pipe != nil {
-		pause = s.of.pipePause()
+		pause = s.of.pauseWithPipe()
 	}
 	moved, err := true, error(nil)
 	for moved && err == nil {
@@ -289,8 +288,10 @@ func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 	s.of.release(s, moved, err)
 }
 
-// pipePause returns a small part of the time for which the tunnel may be idle, or else pipePause.
-func (t *Tunnel) pipePause() time.Duration {
+// pauseWithPipe returns the pause of a direction that has a pipe. Where hundreds of them are busy,
+// the turn of each comes after a tenth of a second, and none must end before. But the tunnel may be
+// idle for no longer than its timeouts, so the pause is a small part of them.
+func (t *Tunnel) pauseWithPipe() time.Duration {
 	pause := pipePause
 	for _, d := range [2]time.Duration{t.in.IdleTimeout, t.in.HalfCloseTimeout} {
 		if d > 0 {
