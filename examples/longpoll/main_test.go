@@ -34,8 +34,13 @@ func TestQueue(t *testing.T) {
 	url := "http://" + ln.Addr().String()
 	c := &client{t, &http.Client{Transport: new(http.Transport)}, url, make(chan string, 10)}
 	defer c.http.CloseIdleConnections()
+	waiting := func(n int) bool { // a request is counted a moment before it is in the queue
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.workers) == n && server.Stats().Suspended == n
+	}
 	go c.next()
-	await.Until(t, "the worker waits", func() bool { return server.Stats().Suspended == 1 })
+	await.Until(t, "the worker waits", func() bool { return waiting(1) })
 	c.post("one")
 	c.want("200 OK one")
 	c.post("two")
@@ -52,19 +57,15 @@ func TestQueue(t *testing.T) {
 		_, err := c.http.Do(r)
 		gone <- err
 	}()
-	await.Until(t, "the worker waits", func() bool { return server.Stats().Suspended == 1 })
+	await.Until(t, "the worker waits", func() bool { return waiting(1) })
 	leave()
 	if await.Receive(t, "the end of the request", gone) == nil {
 		t.Fatal("the request that was cancelled got an answer")
 	}
-	await.Until(t, "the queue knows", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return len(q.workers) == 0
-	})
+	await.Until(t, "it has left", func() bool { return waiting(0) })
 
 	go c.next()
-	await.Until(t, "the worker waits", func() bool { return server.Stats().Suspended == 1 })
+	await.Until(t, "the worker waits", func() bool { return waiting(1) })
 	if err := server.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

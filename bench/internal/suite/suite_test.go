@@ -60,6 +60,10 @@ func TestContendersWithoutCompiler(t *testing.T) {
 	e := env(t)
 	for _, w := range Workloads() {
 		contenders := e.Contenders(t.Context(), w)
+		if strings.HasPrefix(contenders[0].Missing, redisProgram) {
+			t.Logf("%s: not looked at: %s", w.Name, contenders[0].Missing)
+			continue
+		}
 		if len(w.reference) > 0 && (contenders[0].Missing != "" || !slices.Contains(w.reference, contenders[0].Name)) {
 			t.Errorf("%s: first is %q, %q", w.Name, contenders[0].Name, contenders[0].Missing)
 		}
