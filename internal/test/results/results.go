@@ -17,8 +17,9 @@ type Result struct {
 	Output        string
 }
 
-// Read calls each with every result until in ends. Lines that are not of that format, and what the
-// compiler said, are printed.
+// Read calls each with every result until in ends. A test without a result, because its program has
+// ended before, has failed if it has printed something, such as a panic. Lines that are not of that
+// format, and what the compiler said, are printed.
 func Read(in io.Reader, each func(Result)) {
 	type test struct{ pkg, name string }
 	output := map[test]*strings.Builder{}
@@ -43,6 +44,13 @@ func Read(in io.Reader, each func(Result)) {
 			}
 			output[key].WriteString(r.Output)
 		case "pass", "fail", "skip":
+			if r.Test == "" && r.Action == "fail" {
+				for k, b := range output {
+					if k.pkg == r.Package && k.name != "" && said(b.String()) {
+						each(Result{Package: k.pkg, Test: k.name, Action: "fail", Output: b.String()})
+					}
+				}
+			}
 			if b := output[key]; b != nil {
 				r.Output = b.String()
 			}
@@ -50,4 +58,14 @@ func Read(in io.Reader, each func(Result)) {
 			each(r)
 		}
 	}
+}
+
+// said reports whether there is more in the output of a test than that it has begun or was paused.
+func said(output string) bool {
+	for line := range strings.Lines(output) {
+		if !strings.HasPrefix(line, "=== ") {
+			return true
+		}
+	}
+	return false
 }
