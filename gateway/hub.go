@@ -151,13 +151,13 @@ type subscriber struct {
 	place int // in clientSet.all, and one more; guarded by its mu
 }
 
-// An identity is what the hub knows of a client that has an id.
+// An identity is what the grant of a client says of it. It is nil for a subscriber without an id.
 type identity struct {
-	user    string // the subject of its grant
+	user    string // its subject
 	expires int64  // seconds since 1970, or 0
 }
 
-var anonymous identity // which its clients share
+var anonymous identity // shared by the clients that have no user and do not expire
 
 // A subscription is one topic of a client. It is not copied.
 type subscription struct {
