@@ -28,8 +28,7 @@ type Stream struct {
 
 	mu    sync.Mutex
 	moved time.Duration // when bytes were last sent or received, since the lot's start
-	queue *streamQueue  // nil if nothing is queued
-	cause error         // for OnClose; the first one counts
+	rest  *streamRest   // nil for a stream that is open and has nothing queued
 	index int32         // see member
 
 	plain   bool // socket is that of conn itself
@@ -103,10 +102,10 @@ func (s *Stream) Idle() time.Duration {
 func (s *Stream) Queued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue == nil {
-		return 0
+	if q := s.queue(); q != nil {
+		return q.size
 	}
-	return s.queue.size
+	return 0
 }
 
 // Closing reports whether the stream was closed, is being closed, or has had its last Write.
@@ -143,7 +142,7 @@ func (s *Stream) Start(received []byte, open func(*Stream) error) error {
 	if failed {
 		g.log.Guard(s.conn, s.conn.Close)
 		g.release()
-		return s.cause
+		return s.rest.cause
 	}
 	if g.add(s) {
 		g.endStream(s) // Shutdown has not seen it
@@ -364,7 +363,7 @@ func (s *Stream) leave(cause error) error {
 	s.closeLocked(cause)
 	c := s.response()
 	switch {
-	case s.queue == nil, c != nil && (cause == errGoexit || c.stream.Err() != nil):
+	case s.queue() == nil, c != nil && (cause == errGoexit || c.stream.Err() != nil):
 		return errStreamEnded
 	case c != nil:
 		return nil
@@ -398,7 +397,7 @@ func (s *Stream) due() (next time.Duration, err error) {
 		return d > 0 && left <= 0
 	}
 	s.mu.Lock()
-	q := s.queue
+	q := s.queue()
 	lingers := now < durations.Add(s.moved, closeLinger) && halfCloser(s.conn) != nil
 	halfClose := q == nil && (s.out == outHalfClose || s.out == outClose && lingers)
 	switch {
@@ -443,7 +442,7 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 		s.mu.Unlock()
 		return true, nil
 	}
-	o := Options{IdleTimeout: next, Writable: s.queue != nil && !s.writing && !silent, fresh: s.fresh}
+	o := Options{IdleTimeout: next, Writable: s.queue() != nil && !s.writing && !silent, fresh: s.fresh}
 	s.reader = streamParked
 	s.mu.Unlock()
 	response, more := s.response(), false
@@ -592,8 +591,11 @@ func (s *Stream) setCause(cause error) {
 	if cause == nil {
 		cause = ErrStreamClosed
 	}
-	if s.cause == nil {
-		s.cause = cause
+	if s.rest == nil {
+		s.rest = new(streamRest)
+	}
+	if s.rest.cause == nil {
+		s.rest.cause = cause
 	}
 }
 
@@ -636,7 +638,7 @@ func (s *Stream) finish(err error) {
 	aborted := s.out == outEnded
 	s.out, s.reader = outEnded, streamRunning
 	s.setCause(err)
-	err = s.cause
+	err = s.rest.cause
 	s.dropQueue()
 	s.mu.Unlock()
 	if aborted { // Abort may not have reset it yet, and Close would end it as if it were whole
@@ -662,8 +664,8 @@ func (s *Stream) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	ended := s.out == outEnded
 	var empty chan struct{}
-	if s.queue != nil {
-		empty = s.queue.whenEmpty()
+	if q := s.queue(); q != nil {
+		empty = q.whenEmpty()
 	}
 	s.mu.Unlock()
 	if empty != nil {

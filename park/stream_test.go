@@ -282,7 +282,7 @@ func TestStreamSlowPeer(t *testing.T) {
 					sent += size
 				}
 				s.mu.Lock()
-				if q := s.queue; q != nil { // a slice, and the least that an allocator takes
+				if q := s.queue(); q != nil { // a slice, and the least that an allocator takes
 					if memory := q.size + len(q.blocks)*(24+8); memory > most+len(block) {
 						t.Errorf("%d blocks of %d bytes", len(q.blocks), q.size)
 					}
@@ -332,7 +332,7 @@ func TestStreamQueue(t *testing.T) {
 	s := g.start(t, server)
 	must(t, s.WriteShared(shared))
 	s.mu.Lock()
-	if b := s.queue.blocks[0]; &b[len(b)-1] != &shared[len(shared)-1] {
+	if b := s.queue().blocks[0]; &b[len(b)-1] != &shared[len(shared)-1] {
 		t.Error("a shared block was copied")
 	}
 	s.mu.Unlock()
@@ -344,6 +344,18 @@ func TestStreamQueue(t *testing.T) {
 	wantErr(t, s.WriteLatest(nil), ErrStreamClosed)
 	must(t, s.Close(nil))
 	wantRest(t, client, string(shared)+"latest 999 last")
+
+	// An empty one changes nothing, also where the one before is all that is queued.
+	server, client = pair(t, "tcp")
+	small(t, server, client)
+	server.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	before, _ := server.Write(shared)
+	server.SetWriteDeadline(time.Time{})
+	s = g.start(t, server)
+	must(t, s.WriteLatest([]byte("latest")))
+	must(t, s.WriteLatest(nil))
+	must(t, s.Close(nil))
+	wantRest(t, client, string(shared[:before])+"latest")
 }
 
 // What was queued when the stream was closed is sent before it ends, and the peer's further bytes

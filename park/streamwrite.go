@@ -23,6 +23,13 @@ import (
 // through package tls cannot be interrupted. It is begun when the system has room for it. If it
 // must wait nevertheless, because the system has run short of memory, WriteTimeout ends the stream.
 
+// A streamRest is what only a stream needs that has something queued, or is ending. It is guarded by
+// the mu of its stream.
+type streamRest struct {
+	streamQueue
+	cause error // for OnClose; the first one counts
+}
+
 // A streamQueue has the bytes that a connection has not taken.
 type streamQueue struct {
 	blocks [][]byte      // the first may be a part of one
@@ -30,6 +37,14 @@ type streamQueue struct {
 	since  time.Duration // when the connection took something
 	latest int           // blocks[latest-1] is of WriteLatest, and not begun; 0: none is
 	empty  chan struct{} // for Flush, or nil
+}
+
+// queue returns the queue, or nil if it is empty. The caller holds s.mu.
+func (s *Stream) queue() *streamQueue {
+	if s.rest == nil || len(s.rest.blocks) == 0 {
+		return nil
+	}
+	return &s.rest.streamQueue
 }
 
 // blockCost is what a block in a queue costs besides its bytes: its slice, in an array of up to
@@ -130,7 +145,7 @@ func (s *Stream) Writev(blocks ...[]byte) error {
 
 // WriteLatest is WriteShared for what only the latest of counts, such as the answer to a ping: it
 // replaces what the call before has queued, if that was not begun. So at most two of them are
-// queued, and MaxQueued does not apply.
+// queued, and MaxQueued does not apply. An empty b changes nothing.
 func (s *Stream) WriteLatest(b []byte) error { return s.write(b, writeLatest) }
 
 // WriteLast is WriteShared for the last bytes that are written: later calls fail. MaxQueued does
@@ -164,10 +179,12 @@ func (s *Stream) write(b []byte, kind writeKind) error {
 
 // enqueue writes what the system takes of b, and queues the rest. The caller holds s.mu.
 func (s *Stream) enqueue(b []byte, kind writeKind) error {
-	g, q := s.in, s.queue
+	g, q := s.in, s.queue()
 	switch {
 	case s.out != outOpen:
 		return ErrStreamClosed
+	case len(b) == 0 && kind != writeLast:
+		return nil
 	case q != nil && kind < writeLatest && g.maxQueued > 0 && q.cost()+len(b)+blockCost > g.maxQueued:
 		return ErrQueueFull
 	case kind == writeLast:
@@ -187,7 +204,6 @@ func (s *Stream) enqueue(b []byte, kind writeKind) error {
 			return err
 		}
 		b = b[begun:]
-		s.queue = &streamQueue{since: g.lot.now()}
 	}
 	if len(b) == 0 {
 		return nil
@@ -196,7 +212,13 @@ func (s *Stream) enqueue(b []byte, kind writeKind) error {
 		b = bytes.Clone(b)
 	}
 	first := q == nil
-	q = s.queue
+	if first {
+		if s.rest == nil {
+			s.rest = new(streamRest)
+		}
+		q = &s.rest.streamQueue
+		q.since = g.lot.now()
+	}
 	q.blocks = append(q.blocks, b)
 	s.grow(len(b))
 	if kind == writeLatest && begun == 0 {
@@ -216,13 +238,13 @@ func (s *Stream) enqueue(b []byte, kind writeKind) error {
 
 // grow counts n more bytes in the queue. The caller holds s.mu.
 func (s *Stream) grow(n int) {
-	s.queue.size += n
+	s.rest.size += n
 	s.in.queued.Add(int64(n))
 }
 
 // advance removes n bytes that were written. The caller holds s.mu.
 func (s *Stream) advance(n int) {
-	q := s.queue
+	q := s.queue()
 	if n == 0 || q == nil {
 		return
 	}
@@ -237,14 +259,16 @@ func (s *Stream) advance(n int) {
 
 // dropQueue empties the queue. The caller holds s.mu.
 func (s *Stream) dropQueue() {
-	q := s.queue
-	if q == nil {
+	r := s.rest
+	if r == nil {
 		return
 	}
-	s.queue = nil
-	s.in.queued.Add(int64(-q.size))
-	if q.empty != nil {
-		close(q.empty)
+	s.in.queued.Add(int64(-r.size))
+	if r.empty != nil {
+		close(r.empty)
+	}
+	if r.streamQueue = (streamQueue{}); r.cause == nil {
+		s.rest = nil
 	}
 }
 
@@ -293,10 +317,10 @@ func (s *Stream) writeConn(b []byte) (n int, err error) {
 func (s *Stream) flush() error {
 	s.mu.Lock()
 	var err error
-	if s.queue != nil && !s.writing {
+	if s.queue() != nil && !s.writing {
 		buf := streamBuffers.Get().(*[16 << 10]byte)
-		for s.queue != nil {
-			b := s.queue.gather(buf[:])
+		for q := s.queue(); q != nil; q = s.queue() {
+			b := q.gather(buf[:])
 			var n int
 			n, err = s.tryWrite(b)
 			if s.advance(n); n < len(b) {
@@ -304,7 +328,7 @@ func (s *Stream) flush() error {
 			}
 		}
 		streamBuffers.Put(buf)
-		if s.queue != nil && err == nil && s.response() == nil &&
+		if s.queue() != nil && err == nil && s.response() == nil &&
 			(s.reader == streamBlocking || !s.socket.OK()) {
 			s.startWriting()
 		}
@@ -331,11 +355,12 @@ func (s *Stream) writeQueue() {
 	var err error
 	for {
 		s.mu.Lock()
-		if s.queue == nil || err != nil {
+		q := s.queue()
+		if q == nil || err != nil {
 			break
 		}
-		b := s.queue.gather(buf[:])
-		s.queue.begin(len(b))
+		b := q.gather(buf[:])
+		q.begin(len(b))
 		s.mu.Unlock()
 		var n int
 		n, err = s.writeConn(b)
