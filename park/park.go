@@ -285,7 +285,7 @@ func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) (
 		return pc, err
 	}
 	old := entry.Load()
-	pc := &parkedConn{base: a.request.base, raw: a.request.raw}
+	pc := &parkedConn{base: a.request.base}
 	_, err := a.begin(pc, number)
 	if errors.Is(err, socknotify.ErrKeyMismatch) {
 		if old != nil && old.isPending() {

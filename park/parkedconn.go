@@ -15,7 +15,6 @@ import (
 type parkedConn struct {
 	timer wheel.Timer[*parkedConn]
 	base  syscall.Conn // the connection with the descriptor
-	raw   syscall.RawConn
 
 	mu        sync.Mutex
 	state     state
@@ -32,6 +31,15 @@ type parkedConn struct {
 	due      time.Duration // when the idle timeout expires, since the lot's start; 0 is never
 	conn     net.Conn
 	fn       func(net.Conn)
+}
+
+// control calls f with the descriptor of the connection. It fails if the connection is closed.
+func (pc *parkedConn) control(f func(uintptr)) error {
+	raw, err := pc.base.SyscallConn() // keeping it would cost 16 bytes for each connection
+	if err != nil {
+		return err
+	}
+	return raw.Control(f)
 }
 
 // The state says whether a call of the function is pending, and who starts it.

@@ -92,7 +92,7 @@ func (l *Lot) parkAgain(pc *parkedConn) {
 	pc.state = parked
 	a := l.registrars.Get().(*registrar)
 	a.kept = pc
-	err := pc.raw.Control(a.control)
+	err := pc.control(a.control)
 	if err == nil {
 		err = a.err
 	}

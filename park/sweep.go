@@ -65,7 +65,7 @@ func (l *Lot) sweepPart() {
 
 // sweepConn removes pc from the table if its connection is closed. If the connection was parked, its function runs.
 func (l *Lot) sweepConn(entry *atomic.Pointer[parkedConn], pc *parkedConn) {
-	if err := pc.raw.Control(func(uintptr) {}); err == nil {
+	if err := pc.control(func(uintptr) {}); err == nil {
 		return
 	}
 	l.dispatch(pc, readable)
