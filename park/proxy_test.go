@@ -280,6 +280,7 @@ func TestReverseProxyHooks(t *testing.T) {
 func TestReverseProxyMaxConns(t *testing.T) {
 	p := newProxyRun(t, false, true, false, func(p *proxyRun) { p.g.MaxConns = 1 })
 	p.dial("")
+	waitFor(t, "the first is a tunnel", func() bool { return p.g.Stats().Conns == 1 })
 	client, backend := p.dial("")
 	if got := lastOf(client); got != `"", EOF` {
 		t.Error(got)
