@@ -591,11 +591,8 @@ func (s *Stream) setCause(cause error) {
 	if cause == nil {
 		cause = ErrStreamClosed
 	}
-	if s.rest == nil {
-		s.rest = new(streamRest)
-	}
-	if s.rest.cause == nil {
-		s.rest.cause = cause
+	if r := s.needRest(); r.cause == nil {
+		r.cause = cause
 	}
 }
 

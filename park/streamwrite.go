@@ -30,6 +30,14 @@ type streamRest struct {
 	cause error // for OnClose; the first one counts
 }
 
+// needRest returns s.rest, and makes it if there is none. The caller holds s.mu.
+func (s *Stream) needRest() *streamRest {
+	if s.rest == nil {
+		s.rest = new(streamRest)
+	}
+	return s.rest
+}
+
 // A streamQueue has the bytes that a connection has not taken.
 type streamQueue struct {
 	blocks [][]byte      // the first may be a part of one
@@ -213,10 +221,7 @@ func (s *Stream) enqueue(b []byte, kind writeKind) error {
 	}
 	first := q == nil
 	if first {
-		if s.rest == nil {
-			s.rest = new(streamRest)
-		}
-		q = &s.rest.streamQueue
+		q = &s.needRest().streamQueue
 		q.since = g.lot.now()
 	}
 	q.blocks = append(q.blocks, b)

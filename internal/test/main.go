@@ -47,7 +47,7 @@ func run(all bool, args []string) error {
 	together := []string{
 		fmt.Sprintf("-p=%d", 4*runtime.NumCPU()), fmt.Sprintf("-parallel=%d", 8*runtime.NumCPU()),
 		"-ldflags=-w",
-		"-timeout=30m", // for a package, beside others on a busy machine
+		"-timeout=20m", // for a package, beside others on a busy machine
 	}
 	args = append(together, args...)
 	if !all {
