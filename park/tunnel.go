@@ -63,9 +63,9 @@ type tunnelSide struct {
 	// These are used by the goroutine that copies, and under the lock if none does.
 	rest *tunnelRest // nil if there is none
 	eof  bool        // this side has ended its stream
-	done bool        // its end was passed to the peer
 
 	// These are used under the lock.
+	done    bool // its end is passed to the peer, or was
 	copying bool
 	armed   awaited // what the side is parked for; 0 if it is not
 	alone   bool    // it cannot be parked: goroutines copy from it and to it
@@ -206,7 +206,7 @@ func (t *Tunnel) arm() error {
 
 // halfClosed reports whether one direction is done. The caller holds t.mu.
 func (t *Tunnel) halfClosed() bool {
-	return !t.a.copying && t.a.done || !t.b.copying && t.b.done // done is set by the one who copies
+	return t.a.done || t.b.done
 }
 
 // arm parks a side for at most the time left, unless that is negative. The caller holds the

@@ -408,6 +408,38 @@ func (t *Tunnel) rests() bool {
 	return !t.a.copying && !t.b.copying && t.a.sent.Load() > 0
 }
 
+// The kernel reports a reset to one operation. If that was a write, and the other direction sees an
+// end, the peer gets no end: it would take a part of a stream for the whole.
+func TestTunnelResetLooksLikeEnd(t *testing.T) {
+	g, closed := newTunnels(t, &Tunnels{})
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	resetPeer(far)
+	waitFor(t, "a write has got the error", func() bool {
+		_, err := b.Write([]byte("x"))
+		return err != nil
+	})
+	must(t, g.Join(a, b))
+	wantErr(t, receive(t, closed), syscall.ECONNRESET)
+	_, err := near.Read(make([]byte, 1))
+	wantErr(t, err, syscall.ECONNRESET)
+}
+
+// An end that comes before a reset is an end.
+func TestTunnelEndBeforeReset(t *testing.T) {
+	g, closed := newTunnels(t, &Tunnels{})
+	a, near := pair(t, "tcp")
+	b, far := pair(t, "tcp")
+	send(t, far, "answer")
+	must(t, far.(*net.TCPConn).CloseWrite())
+	must(t, g.Join(a, b))
+	expect(t, near, "answer")
+	wantRest(t, near, "")
+	resetPeer(far)
+	must(t, near.Close())
+	wantErr(t, receive(t, closed), nil)
+}
+
 // The timeouts end a tunnel, whatever it waits for.
 func TestTunnelTimeouts(t *testing.T) {
 	for name, c := range map[string]struct {

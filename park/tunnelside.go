@@ -83,11 +83,7 @@ func (s *tunnelSide) transfer(c copying) error {
 		}
 		switch {
 		case err == io.EOF:
-			s.eof = true
-			if s.rest == nil {
-				return s.endStream()
-			}
-			return nil
+			return s.ended()
 		case isUnfit(err):
 			return err
 		case err != nil:
@@ -280,10 +276,7 @@ func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 		pipe.Release()
 	}
 	if err == io.EOF {
-		s.eof = true
-		if err = nil; s.rest == nil {
-			err = s.endStream()
-		}
+		err = s.ended()
 	}
 	s.of.release(s, moved, err)
 }
@@ -349,10 +342,34 @@ func (s *tunnelSide) pumpBytes(from, to tlsrecord.Socket) error {
 	}
 }
 
+// ended notes the end of the stream, and passes it on if no bytes are left before it.
+func (s *tunnelSide) ended() error {
+	if s.wasReset() {
+		return fmt.Errorf("park: tunnel: %w", syscall.ECONNRESET)
+	}
+	s.eof = true
+	if s.rest == nil {
+		return s.endStream()
+	}
+	return nil
+}
+
+// wasReset reports whether what looks like the end of the stream is a reset. The kernel reports a
+// reset to one operation, and if that was a write of the other direction, Read sees the end. Then
+// the connection has ended in both directions, and not by our own CloseWrite.
+func (s *tunnelSide) wasReset() bool {
+	if _, tcp := s.conn.LocalAddr().(*net.TCPAddr); !tcp || !s.plain || !s.socket.HungUp() {
+		return false
+	}
+	return !s.peer().isDone()
+}
+
 // endStream passes the end of the stream on.
 func (s *tunnelSide) endStream() error {
-	s.done = true
 	p := s.peer()
+	s.of.mu.Lock()
+	s.done = true
+	s.of.mu.Unlock()
 	s.of.in.lot.relieve()
 	w := halfCloser(p.conn)
 	if w == nil {
@@ -370,7 +387,7 @@ func (s *tunnelSide) endStream() error {
 func (s *tunnelSide) isDone() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	return !s.copying && s.done
+	return s.done
 }
 
 // read reads once. It returns 0 and no error if there is nothing. err is an *unwrap.UnfitError if a

@@ -20,16 +20,18 @@ type call struct {
 	err         error
 	waits       bool
 	read, write func(fd uintptr) bool
-	writable    func(fd uintptr)
+	events      int16
+	poll        func(fd uintptr)
 }
 
 var calls = sync.Pool{New: func() any {
 	c := new(call)
 	c.read = func(fd uintptr) bool { return c.try("read", read, fd) }
 	c.write = func(fd uintptr) bool { return c.try("write", write, fd) }
-	c.writable = func(fd uintptr) {
-		set := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		c.n, _ = unix.Poll(set[:], 0) // an error is like nothing: the next notification tells
+	c.poll = func(fd uintptr) {
+		set := [1]unix.PollFd{{Fd: int32(fd), Events: c.events}}
+		unix.Poll(set[:], 0) // an error is like nothing: the next notification tells
+		c.n = int(set[0].Revents)
 	}
 	return c
 }}
@@ -83,9 +85,21 @@ func (s Socket) send(b []byte, wait bool) (int, error) {
 
 // Writable reports whether the system takes more bytes.
 func (s Socket) Writable() bool {
+	revents, err := s.poll(unix.POLLOUT)
+	return revents != 0 || err != nil
+}
+
+// HungUp reports whether both directions of the connection have ended, and the kernel has no error
+// for the next operation.
+func (s Socket) HungUp() bool {
+	revents, _ := s.poll(0)
+	return revents&(unix.POLLHUP|unix.POLLERR) == unix.POLLHUP
+}
+
+func (s Socket) poll(events int16) (revents int, err error) {
 	c := calls.Get().(*call)
-	n, err := c.end(s.conn.Control(c.writable))
-	return n > 0 || err != nil
+	c.events = events
+	return c.end(s.conn.Control(c.poll))
 }
 
 // end returns the result of a call. err is that of the RawConn.
