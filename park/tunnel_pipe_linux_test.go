@@ -94,3 +94,23 @@ func TestTunnelPipeAbort(t *testing.T) {
 		t.Errorf("%d pipes are left of %d", n, most)
 	}
 }
+
+// An end that comes before a reset is an end, also if the tunnel sees it after the reset.
+func TestTunnelEndBeforeReset(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		g, closed := newTunnels(t, &Tunnels{})
+		a, near := pair(t, "tcp")
+		b, far := pair(t, "tcp")
+		send(t, far, "answer")
+		must(t, far.(*net.TCPConn).CloseWrite())
+		if late {
+			resetPeer(far)
+		}
+		must(t, g.Join(a, b))
+		expect(t, near, "answer")
+		wantRest(t, near, "")
+		resetPeer(far)
+		must(t, near.Close())
+		wantErr(t, receive(t, closed), nil)
+	}
+}

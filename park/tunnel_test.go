@@ -428,21 +428,6 @@ func TestTunnelResetLooksLikeEnd(t *testing.T) {
 	wantErr(t, err, syscall.ECONNRESET)
 }
 
-// An end that comes before a reset is an end.
-func TestTunnelEndBeforeReset(t *testing.T) {
-	g, closed := newTunnels(t, &Tunnels{})
-	a, near := pair(t, "tcp")
-	b, far := pair(t, "tcp")
-	send(t, far, "answer")
-	must(t, far.(*net.TCPConn).CloseWrite())
-	must(t, g.Join(a, b))
-	expect(t, near, "answer")
-	wantRest(t, near, "")
-	resetPeer(far)
-	must(t, near.Close())
-	wantErr(t, receive(t, closed), nil)
-}
-
 // The timeouts end a tunnel, whatever it waits for.
 func TestTunnelTimeouts(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -361,7 +361,7 @@ func (s *tunnelSide) wasReset() bool {
 	if _, tcp := s.conn.LocalAddr().(*net.TCPAddr); !tcp || !s.plain || !s.socket.HungUp() {
 		return false
 	}
-	return !s.peer().isDone()
+	return !s.peer().isDone() // asked last, because done is set before CloseWrite is called
 }
 
 // endStream passes the end of the stream on.
