@@ -71,7 +71,7 @@ func playServer(args []string) {
 	if err != nil {
 		panic(err)
 	}
-	s := &Server{OnMessage: echo, Compression: 1}
+	s := &Server{OnMessage: echo, Compression: 1, PingInterval: -1} // the clients answer no pings
 	hs := &http.Server{Handler: s}
 	switch args[0] {
 	case "park":

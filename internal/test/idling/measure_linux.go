@@ -93,9 +93,7 @@ func Serve(ln net.Listener, settled func() int) {
 			continue
 		}
 		if in.Text() == "after" {
-			for settled() < Conns || tlsrecord.Live() > 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
+			settle(settled)
 		}
 		m := collect()
 		for in.Text() == "after" { // until the last connections have become idle
@@ -106,6 +104,26 @@ func Serve(ln net.Listener, settled func() int) {
 			}
 		}
 		fmt.Println(m.HeapAlloc, m.StackInuse, residentSize())
+	}
+}
+
+// settle waits until all connections are idle. If their number stays the same for a minute, some never will be, and the
+// process ends with the reason.
+func settle(settled func() int) {
+	idle, since := -1, time.Now()
+	for {
+		n, ciphers := settled(), tlsrecord.Live()
+		switch {
+		case n >= Conns && ciphers == 0:
+			return
+		case n-ciphers != idle:
+			idle, since = n-ciphers, time.Now()
+		case time.Since(since) > time.Minute:
+			stacks := make([]byte, 1<<16)
+			log.Fatalf("%d of %d connections are idle, %d have ciphers:\n%s", n, Conns, ciphers,
+				stacks[:runtime.Stack(stacks, true)])
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
