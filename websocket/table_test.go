@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -194,7 +195,7 @@ func stored(text string) string {
 }
 
 // compressedExchanges are the cases of RFC 7692.
-func compressedExchanges(t testing.TB) []exchange {
+func compressedExchanges() []exchange {
 	bye := closing(CodeNormal, "")
 	final := "\xf3\x48\xcd\xc9\xc9\x07\x00" // Hello
 	largest, noise := strings.Repeat("e", maxMessage), make([]byte, maxMessage)
@@ -242,7 +243,7 @@ func compressedExchanges(t testing.TB) []exchange {
 		bad("length of a stored block", deflated("\x00\x05\x00\xfa\xfeHello\x00"), CodeInvalidPayload),
 		bad("stored block is cut off", deflated("\x00\x05\x00\xfa\xffHel"), CodeInvalidPayload),
 		bad("block is cut off", deflated(hello[:3]), CodeInvalidPayload),
-		bad("large block is cut off", deflated(squeeze(t, largest)[:50]), CodeInvalidPayload),
+		bad("large block is cut off", deflated(squeeze(largest)[:50]), CodeInvalidPayload),
 		bad("tail is not removed", deflated(hello+flushTail), CodeInvalidPayload),
 		bad("not deflated after a final block", deflated(final+"more"), CodeInvalidPayload),
 		bad("window of a final block", deflated(final+"\xf2\x00\x11\x00\x00"), CodeInvalidPayload),
@@ -260,26 +261,26 @@ func compressedExchanges(t testing.TB) []exchange {
 		// UTF-8.
 		good("character across fragments and blocks", join(begin(stored("\xf0\x9d")+flushTail),
 			end(stored("\x84\x9e!"))), "𝄞!"),
-		bad("deflated text is not UTF-8", deflated(squeeze(t, "\xff")), CodeInvalidPayload),
-		bad("deflated text is half a character", deflated(squeeze(t, "a\xe2\x82")), CodeInvalidPayload),
-		{"deflated bytes that are not UTF-8", join(binary(squeeze(t, "\xff\xfe")), bye),
+		bad("deflated text is not UTF-8", deflated(squeeze("\xff")), CodeInvalidPayload),
+		bad("deflated text is half a character", deflated(squeeze("a\xe2\x82")), CodeInvalidPayload),
+		{"deflated bytes that are not UTF-8", join(binary(squeeze("\xff\xfe")), bye),
 			[]sent{{fin | byte(Binary), "\xff\xfe"}}, CodeNormal},
 
 		// Lengths.
-		good("largest deflated message", deflated(squeeze(t, largest)), largest),
-		{"largest message that cannot be compressed", join(binary(squeeze(t, string(noise))), bye),
+		good("largest deflated message", deflated(squeeze(largest)), largest),
+		{"largest message that cannot be compressed", join(binary(squeeze(string(noise))), bye),
 			[]sent{{fin | byte(Binary), string(noise)}}, CodeNormal},
-		bad("deflated message too big by a byte", deflated(squeeze(t, largest+"e")), CodeTooBig),
+		bad("deflated message too big by a byte", deflated(squeeze(largest+"e")), CodeTooBig),
 		bad("stored message too big by a byte", deflated(stored(largest+"e")), CodeTooBig),
 		bad("final blocks too big by a byte",
-			deflated("\x01\x01\x00\xfe\xffe"+squeeze(t, largest)), CodeTooBig),
-		bad("bomb", binary(squeeze(t, strings.Repeat("\x00", 20<<20))), CodeTooBig),
+			deflated("\x01\x01\x00\xfe\xffe"+squeeze(largest)), CodeTooBig),
+		bad("bomb", binary(squeeze(strings.Repeat("\x00", 20<<20))), CodeTooBig),
 		bad("deflated frame too big", binary(strings.Repeat("\x00", maxMessage*9/8+65))[:14],
 			CodeTooBig),
 		bad("deflated fragments too big", join(frame(rsv1|byte(Binary), largest),
 			end(strings.Repeat("\x00", maxMessage/8+65))[:8]), CodeTooBig),
 		{"message too big after a deflated one",
-			join(deflated(squeeze(t, largest)), text(largest + "e")[:14]), texts(largest), CodeTooBig},
+			join(deflated(squeeze(largest)), text(largest + "e")[:14]), texts(largest), CodeTooBig},
 	}
 }
 
@@ -289,9 +290,9 @@ type group struct {
 	list   []exchange
 }
 
-func groups(t testing.TB) []group {
-	return []group{{"", exchanges()}, {offer, compressedExchanges(t)}}
-}
+var groups = sync.OnceValue(func() []group { // compressing takes a second
+	return []group{{"", exchanges()}, {offer, compressedExchanges()}}
+})
 
 // run sends in pieces of any size, and compares the answers. pause is called between the pieces.
 func (e *exchange) run(p *peer, size int, pause func()) {
@@ -332,7 +333,7 @@ func TestExchanges(t *testing.T) {
 	for _, kind := range hosts {
 		t.Run(kind, func(t *testing.T) {
 			h := serve(t, kind, tableServer())
-			for _, g := range groups(t) {
+			for _, g := range groups() {
 				for _, e := range g.list {
 					t.Run(e.name, func(t *testing.T) {
 						for _, size := range []int{1 << 20, 4096, 7} {
@@ -354,7 +355,7 @@ func TestExchanges(t *testing.T) {
 func TestExchangesParked(t *testing.T) {
 	for _, kind := range []string{"park", "park TLS"} {
 		t.Run(kind, func(t *testing.T) {
-			for _, g := range groups(t) {
+			for _, g := range groups() {
 				for _, e := range g.list {
 					if len(e.send) > 400 || kind == "park TLS" && testing.Short() {
 						continue
