@@ -14,72 +14,119 @@ import (
 // errOld is in each Result before a call: a Result is overwritten, never read (C5).
 var errOld = errors.New("from before the call")
 
-// A batch is one call: its entries, and what it dequeues.
+// A batch is one call: its registrations or operations, and what it dequeues.
 type batch struct {
+	p       *port
+	regs    []reg
+	ops     []opEntry
 	results []error // after the call
 	wants   [][]string
 	dequeue []string // the words of that part, if there is one
-	// process is Process and ProcessContext with the entries. It sets results.
-	process func(buf []note, timeout time.Duration) (int, error)
-	context func(ctx context.Context, buf []note) (int, error)
 }
 
-// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its
-// parts.
+// A bound is what ends a call that waits: a timeout or a context.
+type bound struct {
+	timeout    time.Duration
+	ctx        context.Context
+	hasContext bool
+}
+
+// isOperation reports whether a verb is an operation of package overlapped.
+func isOperation(verb string) bool { return 'A' <= verb[0] && verb[0] <= 'Z' }
+
+// call makes one call: the registrations or the operations, and then "dequeue entries timeout", if
+// that is among its parts. One operation without that is started by its own function.
 func (r *run) call(words []string) {
-	r.Helper()
-	regs, b := r.registrations(lists(words, ";"))
-	ops := make([]socknotify.Op, len(regs))
-	for i := range regs {
-		ops[i] = regs[i].Op
+	parts := lists(words, ";")
+	if len(parts) == 1 && isOperation(words[0]) {
+		r.start(words)
+		return
 	}
+	b := r.batch(parts)
 	r.process(b)
 	for i, err := range b.results {
 		var of *socknotify.OpError
-		if err == nil || err == errOld {
+		if err == nil || err == errOld || b.ops != nil {
 			continue
 		}
-		if !errors.As(err, &of) || of.Op != ops[i] || !strings.Contains(err.Error(), ops[i].String()) {
-			r.Fatalf("Result of entry %d is %T, %v; want *OpError of %v", i, err, err, ops[i])
+		op := b.regs[i].Op
+		if !errors.As(err, &of) || of.Op != op || !strings.Contains(err.Error(), op.String()) {
+			r.Fatalf("Result of entry %d is %T, %v; want *OpError of %v", i, err, err, op)
 		}
 	}
 }
 
-// registrations makes a batch of registrations of its parts.
-func (r *run) registrations(parts [][]string) ([]reg, *batch) {
-	p, b := r.p(), new(batch)
-	var regs []reg
+// start starts an operation by its own function.
+func (r *run) start(words []string) {
+	what, want := outcome(words)
+	a := r.action(what)
+	err := a.start()
+	if err == nil {
+		r.ops[what[1]].owns(r.port, what, a.buffer)
+	}
+	r.errors(err, want)
+}
+
+// startFiles starts operations on files, which batches have none of.
+func (r *run) startFiles(words []string) {
+	for _, part := range lists(words, ";") {
+		r.start(part)
+	}
+}
+
+// batch makes a call ready of its parts.
+func (r *run) batch(parts [][]string) *batch {
+	b := &batch{p: r.p()}
 	for _, part := range parts {
-		what, result := outcome(part)
+		what, want := outcome(part)
 		if len(what) == 0 {
 			r.Fatalf("want a registration")
 		}
-		if what[0] == "dequeue" {
+		switch {
+		case what[0] == "dequeue":
 			b.dequeue = part
 			continue
+		case isOperation(what[0]):
+			a := r.action(what)
+			if len(want) == 0 {
+				r.ops[what[1]].owns(r.port, what, a.buffer)
+			}
+			b.ops = append(b.ops, a.request)
+		default:
+			x := r.registration(what)
+			x.Result = errOld
+			b.regs = append(b.regs, x)
 		}
-		x := r.registration(what)
-		x.Result = errOld
-		regs, b.wants = append(regs, x), append(b.wants, result)
+		b.wants = append(b.wants, want)
 	}
-	// A port keeps neither slice: what the caller writes to one afterwards means nothing (C5).
-	finish := func(n int, err error) (int, error) {
+	return b
+}
+
+// process makes the call. A port keeps neither slice: what the caller writes to one afterwards means
+// nothing (C5).
+func (b *batch) process(buf []note, until bound) (int, error) {
+	regs, ops := slices.Clone(b.regs), slices.Clone(b.ops)
+	defer func() { // also where the call ends its goroutine
 		for i := range regs {
 			b.results = append(b.results, regs[i].Result)
 			regs[i] = reg{Key: "scribbled", Filter: out, Op: socknotify.OpRemove, Trigger: edge}
 		}
-		return n, err
-	}
-	b.process = func(buf []note, timeout time.Duration) (int, error) {
-		return finish(p.Process(regs, buf, timeout))
-	}
-	b.context = func(ctx context.Context, buf []note) (int, error) {
-		if len(regs) == 0 {
-			return p.Wait(ctx, buf)
+		for i := range ops {
+			b.results = append(b.results, ops[i].Result)
+			ops[i] = opEntry{}
 		}
-		return finish(p.ProcessContext(ctx, regs, buf))
+	}()
+	switch {
+	case ops != nil && until.hasContext:
+		return overlapped.ProcessContext(until.ctx, b.p, ops, buf)
+	case ops != nil:
+		return overlapped.Process(b.p, ops, buf, until.timeout)
+	case until.hasContext && regs == nil:
+		return b.p.Wait(until.ctx, buf)
+	case until.hasContext:
+		return b.p.ProcessContext(until.ctx, regs, buf)
 	}
-	return regs, b
+	return b.p.Process(regs, buf, until.timeout)
 }
 
 // A room is the entries of a call, with some behind them that the call must not touch.
@@ -98,11 +145,9 @@ func (r *run) untouched(buf []note) {
 
 // process makes a call, and checks its results and what it has dequeued.
 func (r *run) process(b *batch) {
-	r.Helper()
 	what, want := outcome(b.dequeue)
 	var buf []note
-	timeout, ctx := time.Duration(0), context.Context(nil)
-	withContext := false
+	var until bound
 	if what != nil {
 		if len(what) != 3 {
 			r.Fatalf("want: dequeue entries timeout")
@@ -110,21 +155,15 @@ func (r *run) process(b *batch) {
 		if n := r.number(what[1]); n > 0 {
 			buf = room(n)
 		}
-		if ctx, withContext = r.contexts(what[2]); !withContext {
-			timeout = r.timeout(what[2])
-		}
-		if timeout == forever && len(buf) > 0 {
-			timeout = patience()
+		until = r.bound(what[2])
+		if until.timeout == forever && len(buf) > 0 {
+			until.timeout = patience()
 		}
 	}
 	begin := time.Now()
-	var n int
-	var err error
-	if withContext {
-		n, err = b.context(ctx, buf)
-	} else {
-		n, err = b.process(buf, timeout)
-		r.notEarly(err, time.Since(begin), timeout)
+	n, err := b.process(buf, until)
+	if !until.hasContext {
+		r.notEarly(err, time.Since(begin), until.timeout)
 	}
 	none := n == 0 && errors.Is(err, socknotify.ErrTimeout)
 	whatever := len(want) > 0 && want[0] == "whatever" // nothing, for instance
@@ -146,19 +185,19 @@ func (r *run) process(b *batch) {
 	}
 }
 
-// contexts returns the context of a name, where it is one.
-func (r *run) contexts(name string) (context.Context, bool) {
+// bound parses a timeout, or the name of a context.
+func (r *run) bound(name string) bound {
 	switch name {
 	case "context":
-		return r.Context(), true
+		return bound{ctx: r.Context(), hasContext: true}
 	case "no-context":
-		return nil, true
+		return bound{hasContext: true}
 	case "canceled":
 		ctx, cancel := context.WithCancelCause(r.Context())
 		cancel(errCause)
-		return ctx, true
+		return bound{ctx: ctx, hasContext: true}
 	}
-	return nil, false
+	return bound{timeout: r.timeout(name)}
 }
 
 // dequeued checks what a call has dequeued: notifications or an error; "any 3" keeps so many for
@@ -246,8 +285,7 @@ func (r *run) wait(words []string) {
 	p := r.p()
 	parts := lists(words, ";")
 	a := parts[0]
-	count, entries, timeout := 1, 1, time.Duration(-1)
-	var ctx context.Context
+	count, entries, until := 1, 1, bound{timeout: forever}
 	w, all, starting := &waits{port: r.port}, false, false
 	var begun time.Time // of a deadline
 	for _, word := range a[1:] {
@@ -256,13 +294,14 @@ func (r *run) wait(words []string) {
 		case "entries":
 			entries = r.number(value)
 		case "timeout":
-			timeout = r.timeout(value)
+			until.timeout = r.timeout(value)
 		case "cancelable":
-			ctx, w.cancel = context.WithCancelCause(r.Context())
+			until.hasContext = true
+			until.ctx, w.cancel = context.WithCancelCause(r.Context())
 		case "deadline":
 			var cancel context.CancelFunc
-			timeout, begun = r.timeout(value), time.Now()
-			ctx, cancel = context.WithTimeout(r.Context(), timeout)
+			until, begun = bound{timeout: r.timeout(value), hasContext: true}, time.Now()
+			until.ctx, cancel = context.WithTimeout(r.Context(), until.timeout)
 			r.Cleanup(cancel)
 		case "all":
 			all = true
@@ -278,18 +317,18 @@ func (r *run) wait(words []string) {
 	w.ends = make(chan result, count)
 	r.waits[a[0]] = w
 	for range count {
-		_, b := r.registrations(parts[1:])
+		b := r.batch(parts[1:])
 		go func() {
-			got := b.wait(p, ctx, entries, timeout, all)
+			got := b.wait(entries, until, all)
 			if !begun.IsZero() { // the deadline was set before the call began
 				got.took = time.Since(begun)
 			}
 			w.ends <- got
 		}()
 	}
-	w.limit = timeout
+	w.limit = until.timeout
 	r.parks[w.port] += count
-	if w.brief = timeout >= 0 && timeout < time.Minute; w.brief {
+	if w.brief = w.limit >= 0 && w.limit < time.Minute; w.brief {
 		r.brief[w.port] += count
 	}
 	if r.brief[w.port] == 0 && !starting {
@@ -298,22 +337,19 @@ func (r *run) wait(words []string) {
 }
 
 // wait makes the call, or ranges over All.
-func (b *batch) wait(p *port, ctx context.Context, entries int, timeout time.Duration, all bool) result {
+func (b *batch) wait(entries int, until bound, all bool) result {
 	begin := time.Now()
 	buf := make([]note, entries)
 	var n int
 	var err error
-	switch {
-	case all:
+	if all {
 		buf = buf[:0]
-		for got := range p.All(ctx) {
+		for got := range b.p.All(until.ctx) {
 			buf = append(buf, got)
 		}
 		n = len(buf)
-	case ctx != nil:
-		n, err = b.context(ctx, buf)
-	default:
-		n, err = b.process(buf, timeout)
+	} else {
+		n, err = b.process(buf, until)
 	}
 	for _, r := range b.results {
 		if err == nil && r != nil {
@@ -380,60 +416,16 @@ func (r *run) until(a []string) {
 // all ranges over the notifications that come, and breaks after those that are wanted.
 func (r *run) all(a []string) {
 	what, want := outcome(a)
-	ctx, ok := r.contexts(what[0])
-	if !ok {
+	until := r.bound(what[0])
+	if !until.hasContext {
 		r.Fatalf("want a context")
 	}
 	expected := r.expected(want)
 	var got []note
-	for n := range r.p().All(ctx) {
+	for n := range r.p().All(until.ctx) {
 		if got = append(got, n); len(got) >= len(expected) {
 			break
 		}
 	}
 	r.notes(got, expected)
-}
-
-// start starts operations: one by its own function, and several, or any with "dequeue", in a batch.
-func (r *run) start(words []string) {
-	r.Helper()
-	p := r.p()
-	parts := lists(words, ";")
-	if len(parts) == 1 {
-		what, want := outcome(words)
-		q, made := r.request(what)
-		err := r.startOne(p, what, q, made)
-		if err == nil {
-			r.ops[what[1]].owns(r.port, what, made)
-		}
-		r.errors(err, want)
-		return
-	}
-	b := new(batch)
-	var list []opEntry
-	for _, part := range parts {
-		what, want := outcome(part)
-		if what[0] == "dequeue" {
-			b.dequeue = part
-			continue
-		}
-		q, made := r.request(what)
-		if len(want) == 0 {
-			r.ops[what[1]].owns(r.port, what, made)
-		}
-		list, b.wants = append(list, q), append(b.wants, want)
-	}
-	finish := func(n int, err error) (int, error) {
-		for i := range list {
-			b.results = append(b.results, list[i].Result)
-		}
-		return n, err
-	}
-	b.process = func(buf []note, timeout time.Duration) (int, error) {
-		return finish(overlapped.Process(p, list, buf, timeout))
-	}
-	b.context = func(ctx context.Context, buf []note) (int, error) {
-		return finish(overlapped.ProcessContext(ctx, p, list, buf))
-	}
-	r.process(b)
 }

@@ -55,6 +55,7 @@ type run struct {
 	stops      map[string]func()
 	traces     map[string]*debug.Trace
 	tallies    map[string]*tally
+	steps      func(words []string) // takes the statements of a steady block, in place of running them
 }
 
 // interpretEach runs a case for each value of its loops, each time with new ports.
@@ -103,6 +104,10 @@ func (r *run) block(body []*statement) {
 		r.port = "p"
 		if name, ok := strings.CutSuffix(words[0], ":"); ok {
 			r.port, words = name, words[1:]
+		}
+		if r.steps != nil && words[0] != "for" {
+			r.steps(words)
+			continue
 		}
 		verbs[words[0]].run(r, words)
 	}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"slices"
 	"weak"
@@ -57,98 +58,85 @@ func (r *run) sockOf(name string) *sock.Socket {
 	return r.socket(name).Socket
 }
 
-// request makes the request of an operation of its words, and the buffer.
-func (r *run) request(words []string) (opEntry, []byte) {
+// An action is an operation of a script that is not started yet. It can be started as a request of
+// a batch, and by its own function.
+type action struct {
+	request opEntry
+	start   func() error
+	buffer  []byte
+}
+
+// transfers are the operations with a socket and a buffer.
+var transfers = map[string]struct {
+	request func(*sock.Socket, any, []byte, *op) opEntry
+	start   func(*port, *sock.Socket, any, []byte, *op) error
+}{
+	"Recv":     {overlapped.RecvRequest[any], overlapped.Recv[any]},
+	"RecvFrom": {overlapped.RecvFromRequest[any], overlapped.RecvFrom[any]},
+	"Send":     {overlapped.SendRequest[any], overlapped.Send[any]},
+}
+
+// action makes an operation ready of its words.
+func (r *run) action(words []string) (a action) {
 	if words[0] == "Nothing" {
-		return opEntry{Result: errOld}, nil
+		return action{request: opEntry{Result: errOld}}
 	}
 	if len(words) < 3 {
 		r.Fatalf("want an operation, its name and its socket")
 	}
-	rest := words[3:]
-	r.operation(words[1])
-	key := r.key(words[1])
-	var fresh []byte
-	buffer := func() []byte {
-		if len(rest) == 0 {
-			r.Fatalf("%s needs a size or a text", words[0])
-		}
-		if rest[0][0] == '"' {
-			text := rest
-			if words[0] == "WriteAt" {
-				text = rest[:1] // an offset follows
-			}
-			fresh = r.text(text)
-		} else if n := r.number(rest[0]); n > 0 {
-			fresh = make([]byte, n)
-		}
-		return fresh
+	p, name, rest := r.p(), words[1], words[3:]
+	key, o := r.key(name), r.op(name)
+	if words[0] == "ReadAt" || words[0] == "WriteAt" {
+		f, b, offset := r.file(words[2]), r.buffer(rest[:1]), int64(r.number(rest[1]))
+		start := map[string]func(*port, *os.File, any, []byte, int64, *op) error{
+			"ReadAt": overlapped.ReadAt[any], "WriteAt": overlapped.WriteAt[any],
+		}[words[0]]
+		return action{start: func() error { return start(p, f, key, b, offset, o) }, buffer: b}
 	}
-	s := func() *sock.Socket { return r.sockOf(words[2]) }
-	o := r.op(words[1])
-	var q opEntry
+	s := r.sockOf(words[2])
+	if t := transfers[words[0]]; t.start != nil {
+		b := r.buffer(rest)
+		a = action{t.request(s, key, b, o), func() error { return t.start(p, s, key, b, o) }, b}
+	}
 	switch words[0] {
-	case "Recv":
-		q = overlapped.RecvRequest[any](s(), key, buffer(), o)
-	case "RecvFrom":
-		q = overlapped.RecvFromRequest[any](s(), key, buffer(), o)
-	case "RecvPooled":
-		q = overlapped.RecvPooledRequest[any](s(), key, r.pools[rest[0]], o)
-	case "Send":
-		q = overlapped.SendRequest[any](s(), key, buffer(), o)
 	case "SendTo":
-		to := r.socket(rest[0]).LocalAddr()
-		rest = rest[1:]
-		q = overlapped.SendToRequest[any](s(), key, buffer(), to, o)
-	case "ReadAt", "WriteAt":
-		buffer()
+		to, b := r.socket(rest[0]).LocalAddr(), r.buffer(rest[1:])
+		a.request, a.buffer = overlapped.SendToRequest[any](s, key, b, to, o), b
+		a.start = func() error { return overlapped.SendTo(p, s, key, b, to, o) }
+	case "RecvPooled":
+		pool := r.pools[rest[0]]
+		a.request = overlapped.RecvPooledRequest[any](s, key, pool, o)
+		a.start = func() error { return overlapped.RecvPooled(p, s, key, pool, o) }
 	case "AcceptEx":
-		q = overlapped.AcceptRequest[any](s(), key, r.into(rest[0]), o)
+		into := r.into(rest[0])
+		a.request = overlapped.AcceptRequest[any](s, key, into, o)
+		a.start = func() error { return overlapped.Accept(p, s, key, into, o) }
 	case "Connect":
+		var to netip.AddrPort
 		if rest[0] == "nowhere" {
-			q = overlapped.ConnectRequest[any](s(), key, r.nowhere(sock.TCP4), o)
+			to = r.nowhere(sock.TCP4)
 		} else {
-			q = overlapped.ConnectRequest[any](s(), key, r.socket(rest[0]).LocalAddr(), o)
+			to = r.socket(rest[0]).LocalAddr()
 		}
+		a.request = overlapped.ConnectRequest[any](s, key, to, o)
+		a.start = func() error { return overlapped.Connect(p, s, key, to, o) }
 	}
-	q.Result = errOld
-	return q, fresh
+	a.request.Result = errOld
+	return a
 }
 
-// startOne starts an operation by its own function.
-func (r *run) startOne(p *port, what []string, q opEntry, b []byte) error {
-	o := r.op(what[1])
-	key := r.key(what[1])
-	switch what[0] {
-	case "ReadAt":
-		return overlapped.ReadAt(p, r.file(what[2]), key, b, int64(r.number(what[4])), o)
-	case "WriteAt":
-		return overlapped.WriteAt(p, r.file(what[2]), key, b, int64(r.number(what[4])), o)
+// buffer makes an operation's buffer of a text, or of a size. That of size 0 is nil.
+func (r *run) buffer(words []string) []byte {
+	if len(words) == 0 {
+		r.Fatalf("want a size or a text")
 	}
-	s := r.sockOf(what[2])
-	switch what[0] {
-	case "Recv":
-		return overlapped.Recv(p, s, key, b, o)
-	case "RecvFrom":
-		return overlapped.RecvFrom(p, s, key, b, o)
-	case "RecvPooled":
-		return overlapped.RecvPooled(p, s, key, r.pools[what[3]], o)
-	case "Send":
-		return overlapped.Send(p, s, key, b, o)
-	case "SendTo":
-		return overlapped.SendTo(p, s, key, b, r.socket(what[3]).LocalAddr(), o)
-	case "AcceptEx":
-		return overlapped.Accept(p, s, key, r.into(what[3]), o)
-	case "Connect":
-		if what[3] != "nowhere" {
-			return overlapped.Connect(p, s, key, r.socket(what[3]).LocalAddr(), o)
-		}
+	if words[0][0] == '"' {
+		return r.text(words)
 	}
-	list := []opEntry{q}
-	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
-		r.Fatalf("overlapped.Process without entries = %d, %v; want 0, nil", n, err)
+	if n := r.number(words[0]); n > 0 {
+		return make([]byte, n)
 	}
-	return list[0].Result
+	return nil
 }
 
 // A scriptFile is a file as a script's socket: it is closed by name.
@@ -166,14 +154,6 @@ func (r *run) file(name string) *os.File {
 		r.Fatalf("%s is no file", name)
 	}
 	return f.File
-}
-
-// startFiles starts operations on files, which batches have none of.
-func (r *run) startFiles(words []string) {
-	r.Helper()
-	for _, part := range lists(words, ";") {
-		r.start(part)
-	}
 }
 
 // completed waits for completions, in any order: each an operation's name, and then the number of

@@ -55,6 +55,8 @@ func blockVerbs() map[string]verb {
 		})},
 		"until":    {1, after((*run).until)},
 		"together": {0, after((*run).together)},
+		"steady":   {0, after((*run).steady)},
+		"taken":    {0, func(*run, []string) {}}, // of steady
 		"if":       {1, after(func(r *run, a []string) { r.when(a[0], true) })},
 		"unless":   {1, after(func(r *run, a []string) { r.when(a[0], false) })},
 	}
@@ -449,14 +451,14 @@ func endVerbs() map[string]verb {
 
 func operationVerbs() map[string]verb {
 	return map[string]verb{
-		"Recv":       {3, (*run).start},
-		"RecvFrom":   {3, (*run).start},
-		"RecvPooled": {3, (*run).start},
-		"Send":       {3, (*run).start},
-		"SendTo":     {4, (*run).start},
-		"Connect":    {3, (*run).start},
-		"AcceptEx":   {3, (*run).start},
-		"Nothing":    {0, (*run).start}, // a zero Request
+		"Recv":       {3, (*run).call},
+		"RecvFrom":   {3, (*run).call},
+		"RecvPooled": {3, (*run).call},
+		"Send":       {3, (*run).call},
+		"SendTo":     {4, (*run).call},
+		"Connect":    {3, (*run).call},
+		"AcceptEx":   {3, (*run).call},
+		"Nothing":    {0, (*run).call}, // a zero Request
 		"ReadAt":     {4, (*run).startFiles},
 		"WriteAt":    {4, (*run).startFiles},
 		"Cancel": {1, after(func(r *run, a []string) {
