@@ -161,7 +161,14 @@ func (r *run) process(b *batch) {
 		}
 	}
 	begin := time.Now()
-	n, err := b.process(buf, until)
+	var n int
+	var err error
+	if slices.Equal(want, []string{"ends"}) {
+		r.ends(func() { b.process(buf, until) })
+		want = nil
+	} else {
+		n, err = b.process(buf, until)
+	}
 	if !until.hasContext {
 		r.notEarly(err, time.Since(begin), until.timeout)
 	}

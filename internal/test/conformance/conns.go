@@ -2,8 +2,8 @@ package conformance
 
 import (
 	"errors"
-	"io"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -140,34 +140,6 @@ func everyListener(e *env) {
 	}
 }
 
-// connGoesOnWorking uses a registered connection as if it were not.
-func connGoesOnWorking(e *env) {
-	p := e.port()
-	a, b := e.netPair("tcp")
-	e.do(p, enableConn(a, "a", in|out|hangup, edge))
-	e.now(p)
-	e.must(a.SetReadDeadline(time.Now().Add(time.Millisecond)))
-	var buf [8]byte
-	_, err := a.Read(buf[:])
-	var ne net.Error
-	if !errors.As(err, &ne) || !ne.Timeout() {
-		e.Errorf("read with a deadline: %v", err)
-	}
-	e.must(a.SetReadDeadline(time.Time{}))
-	read := async(func() error {
-		_, err := io.ReadFull(a, buf[:2])
-		return err
-	})
-	_, err = b.Write([]byte("xy"))
-	e.must(err)
-	e.end(read, "a blocking read")
-	e.now(p) // the read may have been faster
-	e.do(p, enableConn(a, "a", in, edge))
-	_, err = b.Write([]byte("z"))
-	e.must(err)
-	e.want(p, "a", in)
-}
-
 // connKeptReachable forgets a registered connection, which must not be closed by that.
 func connKeptReachable(e *env) {
 	p := e.port()
@@ -190,23 +162,14 @@ func connKeptReachable(e *env) {
 	e.must(err)
 	e.want(p, "k", in)
 	p.Close()
-	var b [1]byte
 	// Now it is unreachable, and its end shows.
-	ended := async(func() error {
-		if _, err := peer.Read(b[:]); err == nil {
-			return errors.New("data from nowhere")
+	e.collected("the forgotten connection", func() bool {
+		e.must(peer.SetReadDeadline(time.Now().Add(time.Millisecond)))
+		n, err := peer.Read(make([]byte, 1))
+		if n > 0 {
+			e.Fatalf("data from nowhere")
 		}
-		return nil
-	})
-	e.until("the forgotten connection is closed", func() bool {
-		runtime.GC()
-		select {
-		case err := <-ended:
-			e.must(err)
-			return true
-		default:
-			return false
-		}
+		return !errors.Is(err, os.ErrDeadlineExceeded)
 	})
 }
 
@@ -302,7 +265,8 @@ type theConn struct{ syscall.Conn }
 func (theConn) Handle() uintptr { return 0 }
 
 // strange makes a connection that is none, or that fails: nil-tcp, zero-tcp, nil-sock,
-// "uncomparable" and a connection, "embedded" and a socket, or a way of brokenConn.
+// "uncomparable" and a connection, "embedded" and a socket, or a way of brokenConn and perhaps a
+// connection.
 func (r *run) strange(a []string) handle {
 	r.Helper()
 	switch a[0] {
@@ -317,41 +281,11 @@ func (r *run) strange(a []string) handle {
 	case "embedded":
 		return theConn{&struct{ *sock.Socket }{r.socket(a[1]).Socket}}
 	}
-	return theConn{&brokenConn{nil, a[0]}}
-}
-
-// A connection that ends its goroutine ends the call: what it named before is registered or
-// removed, its Close is not held up, and neither is that of the port.
-func endingConns(e *env) {
-	for _, how := range []string{"ends", "control-ends", "control-ends-late"} {
-		p := e.port()
-		a, b := e.netPair("tcp")
-		s, peer := e.unix()
-		removed, _ := e.unix()
-		e.do(p, enable(removed, "removed", in, level))
-		strange := &brokenConn{a, how}
-		regs := []reg{enable(s, "s", in, level|oneShot), remove(removed), enableConn(strange, "k", in, level)}
-		e.ends(func() { p.Process(regs, make([]note, 4), -1) })
-		switch err := regs[2].Result; {
-		case how == "control-ends-late" && err != nil:
-			e.Fatalf("%s: the connection was registered; Result %v", how, err)
-		case how != "control-ends-late":
-			e.wantErr(err, socknotify.ErrBadSocket)
-		}
-		e.want(p, "removed", gone)
-		e.deliver(peer, s, "x")
-		e.want(p, "s", in)
-		if how == "control-ends-late" {
-			_, err := b.Write([]byte("x"))
-			e.must(err)
-			e.want(p, "k", in)
-			e.ends(func() { p.Deregister(removeConn(strange)) })
-			e.none(p)
-		}
-		e.do(p, enableConn(a, "again", in, level))
-		e.must(s.Close())
-		e.end(async(p.Close), "Close")
+	broken := &brokenConn{how: a[0]}
+	if len(a) > 1 {
+		broken.conn = r.handle(a[1]).(netConn).conn
 	}
+	return theConn{broken}
 }
 
 // ends runs f, which must end its goroutine.

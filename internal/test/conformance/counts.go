@@ -12,6 +12,7 @@ import (
 var processCounts = map[string]func() int{
 	"Descriptors": func() int { return len(handles.List()) },
 	"Threads":     threads,
+	"Heap":        heap,
 }
 
 // since keeps the counts of a port, and these of the process.
@@ -77,4 +78,12 @@ func (r *run) count(a []string) {
 func threads() int {
 	n, _ := runtime.ThreadCreateProfile(nil)
 	return n
+}
+
+// heap counts the bytes that are reachable.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }

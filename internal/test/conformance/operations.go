@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -152,44 +151,6 @@ func opManyWaiters(e *env, conns, waiters, entries int, batch bool) {
 	}
 }
 
-// opMixedOrder has completions in every state at once: of receives whose bytes were there, and of
-// such as waited, dequeued one by one and in batches.
-func opMixedOrder(e *env) {
-	const count = 12
-	for entries := 1; entries <= 4; entries++ {
-		p := e.port()
-		s, peer := e.unix()
-		var ops [count]op
-		var bufs [count][1]byte
-		e.deliver(peer, s, "abc")
-		for i := range 6 {
-			e.recv(p, s, i, bufs[i][:], &ops[i])
-		}
-		e.deliver(peer, s, "defgh")
-		for i := 6; i < count; i++ {
-			e.recv(p, s, i, bufs[i][:], &ops[i])
-			p.Post("post", 0)
-		}
-		e.send(peer, "ijkl")
-		buf := make([]note, entries)
-		for next := 0; next < count; {
-			n, err := p.Process(nil, buf, limit)
-			if err != nil {
-				e.Fatalf("after %d completions: %v", next, err)
-			}
-			for _, got := range buf[:n] {
-				if got.Kind() == socknotify.KindPosted {
-					continue
-				}
-				if e.result(got, next, &ops[next]); bufs[next][0] != 'a'+byte(next) {
-					e.Fatalf("%d entries: completion %d has received %q", entries, next, bufs[next])
-				}
-				next++
-			}
-		}
-	}
-}
-
 // closeSocketRaces closes sockets whose operations are being started, carried out and canceled.
 func closeSocketRaces(e *env) {
 	p := e.port()
@@ -250,49 +211,5 @@ func closePortRaces(e *env) {
 			c.buf[0]++
 			c.s.Close()
 		}
-	}
-}
-
-// poolHoldsNone has ten thousand receives wait.
-func poolHoldsNone(e *env) {
-	const sockets, each, size = 100, 100, 64 << 10
-	p, pool := e.port(), overlapped.NewBuffers(size)
-	ops := make([]op, sockets*each)
-	var conns [sockets][2]*socket
-	for i := range conns {
-		conns[i][0], conns[i][1] = e.unix()
-	}
-	heap := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
-	var list []opEntry
-	for i := range ops {
-		s := conns[i%sockets][0].Socket
-		list = append(list, overlapped.RecvPooledRequest[any](s, i, pool, &ops[i]))
-	}
-	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
-		e.Fatalf("Process without entries = %d, %v", n, err)
-	}
-	for i := range list {
-		e.must(list[i].Result)
-	}
-	e.none(p)
-	if grown := heap() - before; grown > int64(len(ops))*size/100 {
-		e.Errorf("%d bytes for %d receives of %d bytes that wait", grown, len(ops), size)
-	}
-	for i := range conns {
-		e.deliver(conns[i][1], conns[i][0], "x")
-	}
-	for range conns {
-		got := e.next(p)
-		o := overlapped.Of(&got)
-		if n, err := o.Result(); n != 1 || err != nil || string(o.Buffer()) != "x" {
-			e.Fatalf("%d, %v, %q", n, err, o.Buffer())
-		}
-		pool.Put(o.Buffer())
 	}
 }

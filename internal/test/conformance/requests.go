@@ -7,6 +7,7 @@ import (
 	"slices"
 	"weak"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -157,11 +158,18 @@ func (r *run) file(name string) *os.File {
 }
 
 // completed waits for completions, in any order: each an operation's name, and then the number of
-// bytes, or the text that was received, or errors.
+// bytes, or the text that was received, or errors. With "beside-posts" it drops the posts that come.
 func (r *run) completed(a []string) {
+	besidePosts := a[0] == "beside-posts"
+	if besidePosts {
+		a = a[1:]
+	}
 	want := lists(a, ",")
 	for range len(want) {
 		got := r.next()
+		for besidePosts && got.Kind() == socknotify.KindPosted {
+			got = r.next()
+		}
 		i := slices.IndexFunc(want, func(w []string) bool {
 			return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.key(w[0])
 		})

@@ -18,45 +18,30 @@ func (e *env) sole(p *port) info {
 	return all[0]
 }
 
-func snapshotPages(e *env) {
-	const sockets, limit = 40, 7
-	p := e.port()
-	want := map[uintptr]bool{}
-	for range sockets {
-		s, _ := e.unix()
-		e.do(p, enable(s, s.Handle(), in, level|oneShot))
-		want[s.Handle()] = true
+// pages checks that pages of so many registrations, from a socket's number on, have those of these
+// sockets, each once, in the order of the numbers.
+func (r *run) pages(a []string) {
+	p, limit, from, sockets := r.p(), r.number(a[0]), uintptr(r.number(a[1])), a[2:]
+	names := make(map[uintptr]any)
+	for _, name := range sockets {
+		names[r.handle(name).Handle()] = name
 	}
-	from, last := uintptr(0), uintptr(0)
-	for pages := 1; ; pages++ {
+	for more, last, pages := true, uintptr(0), 0; more; pages++ {
 		got := debug.TakeSnapshot(p, from, limit)
-		if len(got.Registrations) > limit {
-			e.Fatalf("%d registrations; limit %d", len(got.Registrations), limit)
+		if len(got.Registrations) > max(limit, 0) || pages > len(sockets) {
+			r.Fatalf("%d registrations in page %d", len(got.Registrations), pages)
 		}
-		for _, r := range got.Registrations {
-			if !want[r.Socket] || r.Key != r.Socket || r.Socket < last {
-				e.Fatalf("socket %d, key %v after %d", r.Socket, r.Key, last)
+		for _, x := range got.Registrations {
+			if x.Key == nil || names[x.Socket] != x.Key || x.Socket < last {
+				r.Fatalf("socket %d, key %v after %d", x.Socket, x.Key, last)
 			}
-			delete(want, r.Socket)
-			last = r.Socket
+			delete(names, x.Socket)
+			last = x.Socket
 		}
-		if from = got.Next; !got.More {
-			break
-		}
-		if pages > sockets {
-			e.Fatalf("more pages than sockets")
-		}
+		from, more = got.Next, got.More
 	}
-	if len(want) != 0 {
-		e.Errorf("%d registrations in no page", len(want))
-	}
-	for _, limit := range []int{0, -1} {
-		if got := debug.TakeSnapshot(p, 0, limit); len(got.Registrations) != 0 || got.More {
-			e.Errorf("limit %d: %d registrations", limit, len(got.Registrations))
-		}
-	}
-	if got := debug.TakeSnapshot(p, ^uintptr(0), 5); len(got.Registrations) != 0 || got.More {
-		e.Errorf("beyond the last: %+v", got)
+	if len(names) != 0 {
+		r.Errorf("%d registrations in no page", len(names))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -134,6 +135,10 @@ func callVerbs() map[string]verb {
 					r.fields(&x, h, []string{word})
 					name = ""
 				}
+			}
+			if slices.Equal(want, []string{"ends"}) {
+				r.ends(func() { r.p().Deregister(x) })
+				return
 			}
 			k, err := r.p().Deregister(x)
 			r.errors(err, want)
@@ -397,7 +402,14 @@ func socketVerbs() map[string]verb {
 		"drain":       {1, after((*run).drain)},
 		"received":    {2, after((*run).received)},
 		"receive":     {2, after((*run).receive)},
-		"fill":        {1, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
+		"read-deadline": {2, after(func(r *run, a []string) { // how long from now, or none
+			end := time.Time{}
+			if a[1] != "none" {
+				end = time.Now().Add(r.timeout(a[1]))
+			}
+			r.must(r.handle(a[0]).(netConn).SetReadDeadline(end))
+		})},
+		"fill": {1, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
 		"error": {2, after(func(r *run, a []string) {
 			r.errors(r.socket(a[0]).Err(), a[1:])
 		})},
@@ -542,6 +554,7 @@ func inspectionVerbs() map[string]verb {
 	return map[string]verb{
 		"snapshot":  {1, after((*run).snapshot)},
 		"page":      {1, after((*run).page)},
+		"pages":     {2, after((*run).pages)},
 		"addresses": {1, after((*run).addresses)},
 		"observe":   {1, after(func(r *run, a []string) { r.stops[a[0]] = debug.Observe(r.p()) })},
 		"trace": {1, after(func(r *run, a []string) {
