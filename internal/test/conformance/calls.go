@@ -211,7 +211,6 @@ func (r *run) bound(name string) bound {
 // the statements that follow; "some" keeps what came; "whatever" is anything. An error may follow
 // the latter two.
 func (r *run) dequeued(got []note, err error, want []string) {
-	r.Helper()
 	switch {
 	case len(want) > 0 && (want[0] == "whatever" || want[0] == "some"):
 		if err != nil && !errors.Is(err, socknotify.ErrTimeout) {
@@ -238,7 +237,6 @@ func (r *run) dequeued(got []note, err error, want []string) {
 
 // next is the next notification: one that a call has kept, or one that a call waits for.
 func (r *run) next() note {
-	r.Helper()
 	if kept := r.pending[r.port]; len(kept) > 0 {
 		r.pending[r.port] = kept[1:]
 		return kept[0]
@@ -258,7 +256,6 @@ func (r *run) next() note {
 
 // nothingKept fails if a call has dequeued what no statement has looked at.
 func (r *run) nothingKept() {
-	r.Helper()
 	if kept := r.pending[r.port]; len(kept) > 0 {
 		r.Fatalf("want nothing, got %s", noteTexts(kept))
 	}

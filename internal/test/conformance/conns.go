@@ -34,12 +34,6 @@ func (c netConn) Handle() (number uintptr) {
 	return number
 }
 
-func enableConn(c syscall.Conn, k any, filter events, t socknotify.Trigger) reg {
-	return reg{Conn: c, Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t}
-}
-
-func removeConn(c syscall.Conn) reg { return reg{Conn: c, Op: socknotify.OpRemove} }
-
 func (e *env) must(err error) {
 	e.Helper()
 	if err != nil {
@@ -88,7 +82,6 @@ func (e *env) netPair(network string) (a, b conn) {
 
 // known leaves out the networks that this system has not.
 func (e *env) known(networks ...string) []string {
-	e.Helper()
 	return slices.DeleteFunc(networks, func(network string) bool {
 		if !strings.HasPrefix(network, "unix") {
 			return false
@@ -110,7 +103,6 @@ func (e *env) known(networks ...string) []string {
 }
 
 func (e *env) networks() []string {
-	e.Helper()
 	return e.known("tcp", "udp", "unix", "unixgram", "unixpacket")
 }
 
@@ -123,8 +115,8 @@ func everyListener(e *env) {
 		}
 		l, err := net.Listen(network, address)
 		e.must(err)
-		c := l.(syscall.Conn)
-		e.do(p, enableConn(c, network, in|hangup, level))
+		c := theConn{l.(syscall.Conn)}
+		e.do(p, enable(c, network, in|hangup, level))
 		e.none(p)
 		x, err := net.Dial(network, l.Addr().String())
 		e.must(err)
@@ -135,7 +127,7 @@ func everyListener(e *env) {
 		x.Close()
 		y.Close()
 		l.Close()
-		e.refused(p, removeConn(c), socknotify.ErrNotRegistered, net.ErrClosed)
+		e.refused(p, remove(c), socknotify.ErrNotRegistered, net.ErrClosed)
 		e.none(p)
 	}
 }
@@ -149,7 +141,7 @@ func connKeptReachable(e *env) {
 	func() {
 		c, err := net.Dial("tcp", l.Addr().String())
 		e.must(err)
-		e.do(p, enableConn(c.(conn), "k", in, level))
+		e.do(p, enable(netConn{c.(conn)}, "k", in, level))
 	}()
 	peer, err := l.Accept()
 	e.must(err)
@@ -180,18 +172,19 @@ func (e *env) removedConn(p *port, way int) (weak.Pointer[net.UDPConn], weak.Poi
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	e.must(err)
 	k := &key{"weak"}
-	e.do(p, enableConn(c, k, in, level))
+	conn := netConn{c}
+	e.do(p, enable(conn, k, in, level))
 	switch way {
 	case 0:
-		e.do(p, removeConn(c))
+		e.do(p, remove(conn))
 		e.next(p)
 	case 1:
-		_, err := p.Deregister(removeConn(c))
+		_, err := p.Deregister(remove(conn))
 		e.must(err)
 	}
 	c.Close()
 	if way == 2 {
-		e.refused(p, removeConn(c), net.ErrClosed)
+		e.refused(p, remove(conn), net.ErrClosed)
 	}
 	return weak.Make(c), weak.Make(k)
 }
@@ -268,7 +261,6 @@ func (theConn) Handle() uintptr { return 0 }
 // "uncomparable" and a connection, "embedded" and a socket, or a way of brokenConn and perhaps a
 // connection.
 func (r *run) strange(a []string) handle {
-	r.Helper()
 	switch a[0] {
 	case "nil-tcp":
 		return theConn{(*net.TCPConn)(nil)}

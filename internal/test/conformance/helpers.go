@@ -164,12 +164,6 @@ func drained(s handle, k any, filter events, t socknotify.Trigger) reg {
 	return r
 }
 
-// raw returns a registration of a socket by its handle, whatever the case's kind of sockets is.
-func raw(r reg, s handle) reg {
-	r.Conn, r.Handle = nil, s.Handle()
-	return r
-}
-
 // kernelEdges reports whether enabling a drained socket may cost no system call (X5).
 func kernelEdges(p *port) bool { return core.Of(p).Core.OwnEdges }
 
@@ -235,15 +229,21 @@ func (e *env) next(p *port) note {
 	return one[0]
 }
 
-// now dequeues what is there without waiting.
-func (e *env) now(p *port) []note {
+// dequeue makes a call that only dequeues, and returns what came.
+func (e *env) dequeue(p *port, timeout time.Duration) []note {
 	e.Helper()
 	buf := make([]note, 64)
-	n, err := p.Process(nil, buf, 0)
-	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
+	n, err := p.Process(nil, buf, timeout)
+	if n == 0 && !errors.Is(err, socknotify.ErrTimeout) || n > 0 && err != nil {
 		e.Fatalf("Wait = %d, %v", n, err)
 	}
 	return buf[:n]
+}
+
+// now dequeues what is there without waiting.
+func (e *env) now(p *port) []note {
+	e.Helper()
+	return e.dequeue(p, 0)
 }
 
 // want waits for a notification and checks it.
@@ -261,7 +261,6 @@ func (e *env) check(n note, k any, ev events) {
 
 // come is now for what must be there already. Where the system tells late it polls until there is as much.
 func (e *env) come(p *port, count int) []note {
-	e.Helper()
 	got := e.now(p)
 	if tellsLate {
 		e.until("what must be there can be dequeued", func() bool {
@@ -277,30 +276,34 @@ func (e *env) come(p *port, count int) []note {
 // none checks that nothing comes for a while.
 func (e *env) none(p *port) {
 	e.Helper()
-	buf := make([]note, 64)
-	n, err := p.Process(nil, buf, pause())
-	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
-		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
+	e.nothing(p, pause())
+}
+
+func (e *env) nothing(p *port, timeout time.Duration) {
+	e.Helper()
+	if got := e.dequeue(p, timeout); len(got) > 0 {
+		e.Fatalf("want nothing, got %s", noteTexts(got))
 	}
 }
 
-// quiet checks that nothing comes, and that the port does not spin: it polls its backend a few times while a
-// call waits, and not all the time. A socket that was never started is polled after 1, 2, 4 ms and so on.
-func (e *env) quiet(p *port) {
-	e.Helper()
-	window := long.Or(60*time.Millisecond, 8*time.Millisecond)
-	buf := make([]note, 64)
-	before := e.polls(p)
-	n, err := p.Process(nil, buf, window)
-	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
-		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
+// quiet checks that nothing comes, after so many notifications at most, and that the port does not
+// spin: it polls its backend a few times while a call waits, and not all the time. A socket that was
+// never started is polled after 1, 2, 4 ms and so on.
+func (e *env) quiet(p *port, most int) {
+	for got, more := 0, most > 0; more; {
+		n := len(e.dequeue(p, pause()))
+		if got += n; got > most {
+			e.Fatalf("%d notifications and more; at most %d can have been made", got, most)
+		}
+		more = n > 0
 	}
+	before := e.polls(p)
+	e.nothing(p, long.Or(60*time.Millisecond, 8*time.Millisecond))
 	e.noSpin(e.polls(p) - before)
 }
 
 // noSpin checks how often a port has polled while a call waited.
 func (e *env) noSpin(polls uint64) {
-	e.Helper()
 	const most = 32
 	if polls > most {
 		e.Fatalf("the port spins: it polled %d times in vain", polls)
@@ -309,36 +312,9 @@ func (e *env) noSpin(polls uint64) {
 
 // polls counts how often a port has polled its backend.
 func (e *env) polls(p *port) uint64 {
-	e.Helper()
 	n, ok := backendtest.Polls(p)
 	if !ok {
 		e.Fatalf("the port's backend does not count: see backendtest.Counted")
-	}
-	return n
-}
-
-// quietSoon is quiet after something that may bring so many notifications at most.
-func (e *env) quietSoon(p *port, most int) {
-	e.Helper()
-	got := 0
-	for {
-		n := e.brief(p)
-		if n == 0 {
-			break
-		}
-		if got += n; got > most {
-			e.Fatalf("%d notifications and more; at most %d can have been made", got, most)
-		}
-	}
-	e.quiet(p)
-}
-
-// brief dequeues what comes in a while.
-func (e *env) brief(p *port) int {
-	e.Helper()
-	n, err := p.Process(nil, make([]note, 64), pause())
-	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
-		e.Fatalf("Wait = %d, %v", n, err)
 	}
 	return n
 }
@@ -364,7 +340,6 @@ func (e *env) get(ch <-chan result) result {
 
 // still checks that a wait goes on.
 func (e *env) still(ch <-chan result) {
-	e.Helper()
 	select {
 	case r := <-ch:
 		e.Fatalf("a wait ended with %v, %v; it must go on", r.notes, r.err)
@@ -436,11 +411,8 @@ var errCause = errors.New("the cause")
 
 // never checks that what comes in a while does not have these events.
 func (e *env) never(p *port, ev events) {
-	e.Helper()
 	for range 5 {
-		buf := make([]note, 8)
-		n, _ := p.Process(nil, buf, pause()/5)
-		for _, got := range buf[:n] {
+		for _, got := range e.dequeue(p, pause()/5) {
 			if got.Events&ev != 0 {
 				e.Fatalf("notification %v; %v must not come", got.Events, ev)
 			}

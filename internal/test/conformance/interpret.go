@@ -435,7 +435,6 @@ func keyName(k any) string {
 
 // notes checks that these are the notifications that are wanted, in any order.
 func (r *run) notes(got []note, want []expected) {
-	r.Helper()
 	left := slices.Clone(want)
 	for _, n := range got {
 		i := slices.IndexFunc(left, func(w expected) bool { return w.is(n) })
@@ -519,7 +518,7 @@ func (r *run) fields(x *reg, h handle, words []string) {
 		case word == "drained":
 			x.Drained = x.Conn == nil
 		case word == "raw":
-			*x = raw(*x, h)
+			x.Conn, x.Handle = nil, h.Handle() // whatever the kind of sockets is
 		default:
 			r.Fatalf("unknown word %q", word)
 		}
@@ -528,7 +527,6 @@ func (r *run) fields(x *reg, h handle, words []string) {
 
 // notEarly checks a call that has ended: by ErrTimeout not before its timeout had passed (C4).
 func (r *run) notEarly(err error, took, timeout time.Duration) {
-	r.Helper()
 	ended := errors.Is(err, socknotify.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
 	if ended && took < timeout {
 		r.Fatalf("waited %v, less than the %v asked for", took, timeout)
@@ -536,7 +534,6 @@ func (r *run) notEarly(err error, took, timeout time.Duration) {
 }
 
 func (r *run) result(i int, err error, names []string) {
-	r.Helper()
 	if err == errOld {
 		r.Fatalf("the Result of entry %d was not set", i)
 	}

@@ -27,7 +27,6 @@ func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
 
 // result takes an operation's result out of its completion.
 func (e *env) result(got note, k any, o *op) (int, error) {
-	e.Helper()
 	posted := got.Kind() == socknotify.KindPosted
 	if got.Key != k || overlapped.Of(&got) != o || got.Events != socknotify.EventNone || posted {
 		e.Fatalf("notification of %v: %v, posted %t, completed %p; want a completion of %v, %p",

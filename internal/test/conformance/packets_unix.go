@@ -10,7 +10,6 @@ import (
 
 // packets makes a connected pair of Unix sequenced-packet sockets; the case closes them.
 func (e *env) packets() (a, b fd) {
-	e.Helper()
 	fds, err := sockettest.UnixPair(unix.SOCK_SEQPACKET)
 	if err != nil {
 		e.Fatalf("socketpair: %v", err)

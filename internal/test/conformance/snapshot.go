@@ -10,7 +10,6 @@ type info = debug.RegistrationInfo[any]
 
 // sole is the only registration of a port.
 func (e *env) sole(p *port) info {
-	e.Helper()
 	all := debug.TakeSnapshot(p, 0, 10).Registrations
 	if len(all) != 1 {
 		e.Fatalf("%d registrations in the snapshot; want 1", len(all))

@@ -43,7 +43,6 @@ func (e *env) unix() (a, b *socket) {
 
 // datagrams makes a connected pair of Unix datagram sockets, or of UDP where the system has none.
 func (e *env) datagrams() (a, b *socket) {
-	e.Helper()
 	x, y, err := sock.UnixPair(true)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return e.udp()
@@ -65,7 +64,6 @@ func (e *env) fresh() *socket {
 
 // unixFresh makes a Unix stream that has done nothing yet.
 func (e *env) unixFresh() *socket {
-	e.Helper()
 	if wine.HasNoUnix.Here() {
 		e.Skip(wine.HasNoUnix)
 	}
@@ -86,18 +84,23 @@ func (e *env) connect(s *socket, to netip.AddrPort) {
 func (e *env) tcp() (client, server *socket) {
 	e.Helper()
 	l := e.listener()
-	client = e.fresh()
+	client, server = e.connected(e.fresh(), l)
+	l.Close()
+	return client, server
+}
+
+// connected connects a client to a listener, and accepts the connection.
+func (e *env) connected(client, l *socket) (_, server *socket) {
+	e.Helper()
 	e.connect(client, l.LocalAddr())
 	settle(e, l, stateIn)
 	server = e.keep(l.Accept())
 	settle(e, client, stateOut)
-	l.Close()
 	return client, server
 }
 
 // udp makes two UDP sockets that are connected to each other.
 func (e *env) udp() (a, b *socket) {
-	e.Helper()
 	a, b = e.keep(sock.New(sock.UDP4)), e.keep(sock.New(sock.UDP4))
 	for _, s := range []*socket{a, b} {
 		if err := s.Bind(sock.Loopback); err != nil {
@@ -112,7 +115,6 @@ func (e *env) udp() (a, b *socket) {
 // nowhere is an address that refuses connections. The socket that is bound to it keeps others, and
 // so a connection to itself, away; but on NetBSD and DragonFly, which answer nothing for it.
 func (e *env) nowhere(n sock.Network) netip.AddrPort {
-	e.Helper()
 	s := e.keep(sock.New(n))
 	if err := s.Bind(sock.Loopback); err != nil {
 		e.Fatalf("bind: %v", err)
@@ -126,7 +128,6 @@ func (e *env) nowhere(n sock.Network) netip.AddrPort {
 
 // socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems' addresses (104 bytes).
 func (e *env) socketPath() string {
-	e.Helper()
 	dir, err := os.MkdirTemp("", "u")
 	if err != nil {
 		e.Fatalf("%v", err)
@@ -190,7 +191,6 @@ const filling = 0xff
 
 // fill sends until that would block.
 func (e *env) fill(s *socket) {
-	e.Helper()
 	b := bytes.Repeat([]byte{filling}, 64<<10)
 	for quietly := 0; quietly < 2; {
 		_, err := s.Send(b)
@@ -207,7 +207,6 @@ func (e *env) fill(s *socket) {
 
 // reset makes a TCP connection's peer abort it, and waits until that has arrived.
 func (e *env) reset(s handle, peer *socket) {
-	e.Helper()
 	if err := peer.SetLinger(0); err != nil {
 		e.Fatalf("linger: %v", err)
 	}
@@ -215,38 +214,8 @@ func (e *env) reset(s handle, peer *socket) {
 	settle(e, s, stateErr|stateDead)
 }
 
-// shut shuts the peer's sending direction and waits until that has arrived.
-func (e *env) shut(s handle, peer *socket) {
-	e.Helper()
-	if err := peer.Shutdown(sock.ShutWrite); err != nil {
-		e.Fatalf("shutdown: %v", err)
-	}
-	settle(e, s, statePeerClosed)
-}
-
-// again enables an edge registration of a socket that was drained (T2).
-func (e *env) again(p *port, s handle, k any, filter events, t socknotify.Trigger) {
-	e.Helper()
-	if t, ok := s.(*socket); ok && t.tied {
-		return // such a socket re-arms by itself
-	}
-	e.do(p, drained(s, k, filter, t))
-}
-
-// mptcpPair makes a connection of an MPTCP socket to a listener.
-func (e *env) mptcpPair(l *socket) (client, server *socket) {
-	e.Helper()
-	client = e.mptcp()
-	e.connect(client, l.LocalAddr())
-	settle(e, l, stateIn)
-	server = e.keep(l.Accept())
-	settle(e, client, stateOut)
-	return client, server
-}
-
 // refusedSocket makes a socket whose connect has failed.
 func (e *env) refusedSocket() *socket {
-	e.Helper()
 	for range 20 {
 		if s := e.fresh(); e.refuseConnect(s) {
 			return s
@@ -259,7 +228,6 @@ func (e *env) refusedSocket() *socket {
 // refuseConnect starts a connect that fails. It returns false if the call itself has failed, so that
 // nothing is pending; the socket is closed then.
 func (e *env) refuseConnect(s *socket) bool {
-	e.Helper()
 	if err := s.Connect(e.nowhere(sock.TCP4)); !errors.Is(err, sock.ErrWouldBlock) {
 		s.Close()
 		return false
@@ -268,17 +236,9 @@ func (e *env) refuseConnect(s *socket) bool {
 	return true
 }
 
-// refuse makes a UDP socket have the error of a refused datagram.
-func (e *env) refuse(s *socket) {
-	e.Helper()
-	e.send(s, "to no one")
-	settle(e, s, stateErr)
-}
-
 // at gives a number that was closed to one of a pair of new sockets. The system may have given it
 // to either by itself. The case closes it.
 func (e *env) at(number uintptr, a, b *socket) (again fd, peer *socket) {
-	e.Helper()
 	if b.Handle() == number {
 		a, b = b, a
 	}
@@ -292,19 +252,8 @@ func (e *env) at(number uintptr, a, b *socket) (again fd, peer *socket) {
 	return again, b
 }
 
-// dial connects a client, and waits until the listener has it.
-func (e *env) dial(l *socket) *socket {
-	e.Helper()
-	c := e.fresh()
-	e.connect(c, l.LocalAddr())
-	settle(e, c, stateOut)
-	settle(e, l, stateIn)
-	return c
-}
-
 // accepted takes the connection out of a notification.
 func (e *env) accepted(got note, k any) *socket {
-	e.Helper()
 	s, err := got.Accepted()
 	posted := got.Kind() == socknotify.KindPosted
 	if got.Key != k || got.Events != socknotify.EventNone || posted || s == nil || err != nil {
@@ -316,7 +265,6 @@ func (e *env) accepted(got note, k any) *socket {
 
 // file makes a file for the case.
 func (e *env) file(data string) *os.File {
-	e.Helper()
 	f, err := os.CreateTemp(e.TempDir(), "")
 	if err == nil {
 		_, err = f.WriteString(data)

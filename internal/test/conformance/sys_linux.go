@@ -14,7 +14,6 @@ var ownNoSockets = map[string]func() (int, error){
 
 // vsock makes an unconnected vsock stream.
 func (e *env) vsock() *socket {
-	e.Helper()
 	f, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err == unix.EAFNOSUPPORT {
 		e.Skip("this kernel has no vsock: ", err)
@@ -24,7 +23,6 @@ func (e *env) vsock() *socket {
 
 // mptcp makes an unconnected MPTCP socket.
 func (e *env) mptcp() *socket {
-	e.Helper()
 	const nonblocking = unix.SOCK_STREAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
 	f, err := unix.Socket(unix.AF_INET, nonblocking, unix.IPPROTO_MPTCP)
 	switch err {

@@ -68,7 +68,6 @@ func (e *env) dup(s handle) fd {
 // become makes a number name the socket that another names, closing what it named before, if
 // anything. The case closes it.
 func (e *env) become(number uintptr, s handle) fd {
-	e.Helper()
 	return e.ownFD(int(number), sockettest.Become(int(number), s.Handle()))
 }
 
@@ -80,7 +79,6 @@ func (e *env) tryBecome(number uintptr, s handle, _ int) fd {
 
 // sendUrgent sends a byte of urgent data.
 func (e *env) sendUrgent(s handle) {
-	e.Helper()
 	if err := sockettest.SendUrgent(s.Handle(), '!'); err != nil {
 		e.Fatalf("urgent data: %v", err)
 	}
@@ -88,7 +86,6 @@ func (e *env) sendUrgent(s handle) {
 
 // sendEmpty sends an empty datagram.
 func (e *env) sendEmpty(s handle) {
-	e.Helper()
 	if err := sockettest.SendEmpty(s.Handle()); err != nil {
 		e.Fatalf("empty datagram: %v", err)
 	}
@@ -96,14 +93,12 @@ func (e *env) sendEmpty(s handle) {
 
 // shutListener shuts a listener down without closing it.
 func (e *env) shutListener(s handle) {
-	e.Helper()
 	if err := unix.Shutdown(int(s.Handle()), unix.SHUT_RDWR); err != nil {
 		e.Fatalf("shutdown: %v", err)
 	}
 }
 
 func (e *env) write(s handle, data string) {
-	e.Helper()
 	if _, err := unix.Write(int(s.Handle()), []byte(data)); err != nil {
 		e.Fatalf("write: %v", err)
 	}
@@ -112,7 +107,6 @@ func (e *env) write(s handle, data string) {
 // noSockets opens descriptors that are no sockets, and says what each is. They are closed at the
 // end.
 func (e *env) noSockets() map[string]fd {
-	e.Helper()
 	r, w, err := sockettest.Pipe()
 	if err != nil {
 		e.Fatalf("pipe: %v", err)

@@ -118,7 +118,6 @@ var spares = handles.NewSpares()
 // become makes a number name the socket that another names, closing what it named before, if anything.
 // The case closes it.
 func (e *env) become(number uintptr, s handle) fd {
-	e.Helper()
 	const tries = 500
 	f := e.tryBecome(number, s, tries)
 	if f.Handle() != number {
@@ -143,7 +142,6 @@ func (e *env) tryBecome(number uintptr, s handle, tries int) fd {
 }
 
 func (e *env) sendRaw(what string, s handle, data []byte, flags uintptr) {
-	e.Helper()
 	r, _, err := syscall.SyscallN(wsSend.Addr(), s.Handle(), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), flags)
 	if int32(r) != int32(len(data)) {
 		e.Fatalf("%s: %v", what, err)
@@ -152,25 +150,21 @@ func (e *env) sendRaw(what string, s handle, data []byte, flags uintptr) {
 
 // sendUrgent sends a byte of urgent data.
 func (e *env) sendUrgent(s handle) {
-	e.Helper()
 	const msgOOB = 1
 	e.sendRaw("urgent data", s, []byte{'!'}, msgOOB)
 }
 
 // sendEmpty sends an empty datagram.
 func (e *env) sendEmpty(s handle) {
-	e.Helper()
 	e.sendRaw("empty datagram", s, nil, 0)
 }
 
 func (e *env) write(s handle, data string) {
-	e.Helper()
 	e.sendRaw("send", s, []byte(data), 0)
 }
 
 // shutListener does nothing to a listener, which Windows does not let be shut down.
 func (e *env) shutListener(s handle) {
-	e.Helper()
 	if err := windows.Shutdown(windows.Handle(s.Handle()), windows.SHUT_RDWR); err != windows.WSAENOTCONN {
 		e.Fatalf("shutdown: %v; want %v", err, windows.WSAENOTCONN)
 	}
@@ -178,7 +172,6 @@ func (e *env) shutListener(s handle) {
 
 // noSockets opens handles that are no sockets, and says what each is. They are closed at the end.
 func (e *env) noSockets() map[string]fd {
-	e.Helper()
 	all := map[string]fd{}
 	e.Cleanup(func() {
 		for _, f := range all {

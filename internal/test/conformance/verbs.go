@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -25,21 +24,12 @@ import (
 var verbs map[string]verb
 
 func after(f func(r *run, a []string)) func(*run, []string) {
-	return func(r *run, words []string) { r.Helper(); f(r, words[1:]) }
+	return func(r *run, words []string) { f(r, words[1:]) }
 }
 
 func init() {
-	verbs = make(map[string]verb)
-	for _, some := range []func() map[string]verb{
-		blockVerbs, portVerbs, callVerbs, keyVerbs, dequeueVerbs, waitVerbs,
-		pairVerbs, handleVerbs, socketVerbs, endVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
-	} {
-		maps.Copy(verbs, some())
-	}
-}
-
-func blockVerbs() map[string]verb {
-	return map[string]verb{
+	verbs = map[string]verb{
+		// Blocks.
 		"for": {3, after(func(r *run, a []string) {
 			body := r.stmt.block
 			for _, v := range r.values(a[2:]) {
@@ -60,11 +50,8 @@ func blockVerbs() map[string]verb {
 		"taken":    {0, func(*run, []string) {}}, // of steady
 		"if":       {1, after(func(r *run, a []string) { r.when(a[0], true) })},
 		"unless":   {1, after(func(r *run, a []string) { r.when(a[0], false) })},
-	}
-}
 
-func portVerbs() map[string]verb {
-	return map[string]verb{
+		// Ports.
 		"ports": {1, after(func(r *run, a []string) {
 			for _, name := range a {
 				r.ports[name] = r.newPort()
@@ -102,11 +89,8 @@ func portVerbs() map[string]verb {
 		})},
 		"count": {2, after((*run).count)},
 		"since": {0, after((*run).since)},
-	}
-}
 
-func callVerbs() map[string]verb {
-	return map[string]verb{
+		// Calls.
 		"enable":  {2, (*run).call},
 		"disable": {1, (*run).call},
 		"remove":  {1, (*run).call},
@@ -123,8 +107,9 @@ func callVerbs() map[string]verb {
 			}
 		})},
 		"rearm": {3, after(func(r *run, a []string) {
-			x := r.registration(append([]string{"enable"}, a...))
-			r.again(r.p(), r.handle(a[0]), x.Key, x.Filter, x.Trigger)
+			if s, ok := r.handle(a[0]).(*socket); !ok || !s.tied { // such a socket re-arms by itself
+				r.call(slices.Concat([]string{"enable"}, a, []string{"drained"}))
+			}
 		})},
 		"deregister": {1, after(func(r *run, a []string) {
 			what, want := outcome(a)
@@ -149,11 +134,8 @@ func callVerbs() map[string]verb {
 				r.Fatalf("want the key %s, got %v", name, k)
 			}
 		})},
-	}
-}
 
-func keyVerbs() map[string]verb {
-	return map[string]verb{
+		// Keys.
 		"kept": {1, after(func(r *run, a []string) {
 			runtime.GC()
 			for _, name := range a {
@@ -172,11 +154,8 @@ func keyVerbs() map[string]verb {
 			}
 			runtime.KeepAlive(r.p())
 		})},
-	}
-}
 
-func dequeueVerbs() map[string]verb {
-	return map[string]verb{
+		// What comes.
 		"want": {2, after(func(r *run, a []string) {
 			want := r.expected(a)
 			var got []note
@@ -213,11 +192,11 @@ func dequeueVerbs() map[string]verb {
 		})},
 		"poll": {0, after(func(r *run, _ []string) { r.env.now(r.p()) })},
 		"quiet": {0, after(func(r *run, a []string) {
-			if len(a) == 0 {
-				r.env.quiet(r.p())
-			} else {
-				r.quietSoon(r.p(), r.number(a[0]))
+			most := 0
+			if len(a) > 0 {
+				most = r.number(a[0])
 			}
+			r.env.quiet(r.p(), most)
 		})},
 		"now-at-most": {2, after(func(r *run, a []string) {
 			want := r.expected(a)[0]
@@ -232,11 +211,8 @@ func dequeueVerbs() map[string]verb {
 			}
 			r.env.never(r.p(), ev)
 		})},
-	}
-}
 
-func waitVerbs() map[string]verb {
-	return map[string]verb{
+		// Calls that wait.
 		"wait":  {1, after((*run).wait)},
 		"woken": {1, after((*run).woken)},
 		"waits": {1, after(func(r *run, a []string) {
@@ -253,11 +229,8 @@ func waitVerbs() map[string]verb {
 			}
 			w.cancel(errCause)
 		})},
-	}
-}
 
-func pairVerbs() map[string]verb {
-	return map[string]verb{
+		// Sockets.
 		"stream":    pairs((*env).unix),
 		"tcp":       pairs((*env).tcp),
 		"udp":       pairs((*env).udp),
@@ -271,7 +244,7 @@ func pairVerbs() map[string]verb {
 			r.pair(a[1:], netConn{x}, netConn{y})
 		})},
 		"mptcp-pair": {3, after(func(r *run, a []string) { // listener, client and server
-			x, y := r.mptcpPair(r.socket(a[0]))
+			x, y := r.connected(r.mptcp(), r.socket(a[0]))
 			r.pair(a[1:], x, y)
 		})},
 		"mptcp": singles(func(e *env) handle { return e.mptcp() }),
@@ -302,11 +275,8 @@ func pairVerbs() map[string]verb {
 		}),
 		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
 		"unix-fresh": singles(func(e *env) handle { return e.unixFresh() }),
-	}
-}
 
-func handleVerbs() map[string]verb {
-	return map[string]verb{
+		// Handles and files.
 		"strange": {2, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
 		"file": {2, after(func(r *run, a []string) {
 			r.handles[a[0]] = scriptFile{r.env.file(string(r.text(a[1:])))}
@@ -353,11 +323,8 @@ func handleVerbs() map[string]verb {
 				r.peers[peer] = r.handles[a[3]]
 			}
 		})},
-	}
-}
 
-func socketVerbs() map[string]verb {
-	return map[string]verb{
+		// Calls on sockets.
 		"bind":    {1, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
 		"listen":  {1, after((*run).listen)},
 		"connect": {2, after((*run).connectTo)},
@@ -398,10 +365,14 @@ func socketVerbs() map[string]verb {
 		})},
 		"send-empty":  {1, after(func(r *run, a []string) { r.sendEmpty(r.handle(a[0])) })},
 		"send-urgent": {1, after(func(r *run, a []string) { r.sendUrgent(r.handle(a[0])) })},
-		"refuse":      {1, after(func(r *run, a []string) { r.env.refuse(r.socket(a[0])) })},
-		"drain":       {1, after((*run).drain)},
-		"received":    {2, after((*run).received)},
-		"receive":     {2, after((*run).receive)},
+		"refuse": {1, after(func(r *run, a []string) { // a UDP socket has the error of a refused datagram
+			s := r.socket(a[0])
+			r.send(s, "to no one")
+			settle(r.env, s, stateErr)
+		})},
+		"drain":    {1, after((*run).drain)},
+		"received": {2, after((*run).received)},
+		"receive":  {2, after((*run).receive)},
 		"read-deadline": {2, after(func(r *run, a []string) { // how long from now, or none
 			end := time.Time{}
 			if a[1] != "none" {
@@ -426,11 +397,8 @@ func socketVerbs() map[string]verb {
 			}
 			settle(r.env, r.handle(a[0]), st)
 		})},
-	}
-}
 
-func endVerbs() map[string]verb {
-	return map[string]verb{
+		// How sockets end.
 		"close": {1, after(func(r *run, a []string) {
 			r.closeHandle(r.handle(a[0]))
 		})},
@@ -439,7 +407,10 @@ func endVerbs() map[string]verb {
 			r.closeHandle(r.handle(a[0]))
 			settle(r.env, peer, statePeerClosed)
 		})},
-		"shut":  {1, after(func(r *run, a []string) { r.shut(r.peer(a[0]), r.socket(a[0])) })},
+		"shut": {1, after(func(r *run, a []string) {
+			r.must(r.socket(a[0]).Shutdown(sock.ShutWrite))
+			settle(r.env, r.peer(a[0]), statePeerClosed)
+		})},
 		"reset": {1, after(func(r *run, a []string) { r.reset(r.peer(a[0]), r.socket(a[0])) })},
 		"abort": {1, after(func(r *run, a []string) { // reset, or close a Unix stream that has not received everything
 			s := r.socket(a[0])
@@ -458,11 +429,8 @@ func endVerbs() map[string]verb {
 			r.errors(r.socket(a[0]).Shutdown(how), want)
 		})},
 		"shut-listener": {1, after(func(r *run, a []string) { r.shutListener(r.handle(a[0])) })},
-	}
-}
 
-func operationVerbs() map[string]verb {
-	return map[string]verb{
+		// Operations.
 		"Recv":       {3, (*run).call},
 		"RecvFrom":   {3, (*run).call},
 		"RecvPooled": {3, (*run).call},
@@ -499,11 +467,8 @@ func operationVerbs() map[string]verb {
 				}
 			}
 		})},
-	}
-}
 
-func acceptVerbs() map[string]verb {
-	return map[string]verb{
+		// Connections as notifications.
 		"Accept": {2, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			l := r.sockOf(what[0])
@@ -514,7 +479,11 @@ func acceptVerbs() map[string]verb {
 			r.errors(r.p().Accept(l, r.key(key), r.number(what[1])), want)
 		})},
 		"dial": {3, after(func(r *run, a []string) { // listener as name
-			r.handles[a[2]] = r.env.dial(r.socket(a[0]))
+			l, c := r.socket(a[0]), r.fresh()
+			r.connect(c, l.LocalAddr())
+			settle(r.env, c, stateOut)
+			settle(r.env, l, stateIn)
+			r.handles[a[2]] = c
 		})},
 		"accepted": {1, after(func(r *run, a []string) { // key [of client [as name]], or key fails
 			if len(a) > 1 && a[1] == "fails" {
@@ -540,18 +509,12 @@ func acceptVerbs() map[string]verb {
 				r.handles[a[4]] = s
 			}
 		})},
-	}
-}
 
-func factVerbs() map[string]verb {
-	return map[string]verb{
+		// Facts.
 		"watch":  {1, after((*run).watch)},
 		"report": {0, after((*run).report)},
-	}
-}
 
-func inspectionVerbs() map[string]verb {
-	return map[string]verb{
+		// Package debug.
 		"snapshot":  {1, after((*run).snapshot)},
 		"page":      {1, after((*run).page)},
 		"pages":     {2, after((*run).pages)},
@@ -607,7 +570,6 @@ func (r *run) intact() {
 }
 
 func (r *run) sendTo(h handle, data string) {
-	r.Helper()
 	switch s := h.(type) {
 	case *socket:
 		r.send(s, data)
