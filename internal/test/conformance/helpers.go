@@ -379,7 +379,9 @@ func (e *env) rounds(n int) int {
 // until waits for a condition that nothing announces.
 func (e *env) until(what string, done func() bool) {
 	e.Helper()
-	for begin := time.Now(); !done(); time.Sleep(200 * time.Microsecond) {
+	const first, last = 10 * time.Microsecond, 200 * time.Microsecond
+	for begin, pause := time.Now(), first; !done(); pause = min(2*pause, last) {
+		time.Sleep(pause)
 		if e.Failed() {
 			e.FailNow() // beside this statement
 		}

@@ -129,6 +129,9 @@ var variable = regexp.MustCompile(`\$(\w+|\{\w+\})`)
 func (r *run) expand(words []string) []string {
 	words = slices.Clone(words)
 	for i, w := range words {
+		if !strings.Contains(w, "$") {
+			continue
+		}
 		if words[i] = expand(w, r.vars); variable.MatchString(words[i]) {
 			r.Fatalf("%s is not a variable of a loop", w)
 		}

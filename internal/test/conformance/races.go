@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // These cases have goroutines with code of their own race each other on one port.
@@ -189,7 +190,7 @@ func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
 			if n, _ := peer.Send([]byte("x")); n == 1 {
 				break
 			}
-			runtime.Gosched()
+			await.Pause(10 * time.Microsecond) // there is no room
 		}
 		if i%16 == 0 {
 			runtime.Gosched()
@@ -219,7 +220,7 @@ func arrivalRaces(e *env) {
 	turn <- true
 	for i := range 1000 {
 		e.want(p, "k", in)
-		for e.drain(s) == "" {
+		for len(e.drain(s)) == 0 {
 			// A spurious one.
 			e.do(p, drained(s, "k", in, edge|oneShot))
 			e.want(p, "k", in)

@@ -10,6 +10,10 @@ import (
 // A range of names, as in s{1..40}.
 var rangePattern = regexp.MustCompile(`\{(-?\d+)\.\.(-?\d+)\}`)
 
+func hasRange(word string) bool {
+	return strings.Contains(word, "{") && rangePattern.MatchString(word)
+}
+
 // entryVerbs are those whose statements are the entries of a call.
 var entryVerbs = []string{
 	"enable", "disable", "remove", "nothing",
@@ -22,7 +26,7 @@ var entryVerbs = []string{
 // range repeats and vanishes. Neighbors with the same range take turns: "enable a{1..2} in; disable
 // a{1..2}" enables a1, disables a1, enables a2, disables a2.
 func (r *run) ranges(words []string) []string {
-	if !slices.ContainsFunc(words, rangePattern.MatchString) {
+	if !slices.ContainsFunc(words, hasRange) {
 		return words
 	}
 	head := 0
@@ -53,7 +57,7 @@ func (r *run) eachPart(words []string, head int, separator string) []string {
 	var all [][]string
 	for i := 0; i < len(parts); {
 		what, want := outcome(parts[i])
-		if separator == ";" && !slices.ContainsFunc(what, rangePattern.MatchString) {
+		if separator == ";" && !slices.ContainsFunc(what, hasRange) {
 			if len(want) > 0 {
 				want = r.eachPart(append([]string{"->"}, want...), 1, ",")
 			}

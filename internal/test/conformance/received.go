@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bytes"
-	"strings"
 	"sync"
 )
 
@@ -13,7 +12,7 @@ type ledger struct {
 }
 
 // add adds to what has arrived at a socket, and returns all of it.
-func (l *ledger) add(h handle, data string) []byte {
+func (l *ledger) add(h handle, data []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.data[h] = append(l.data[h], data...)
@@ -31,15 +30,19 @@ func (l *ledger) forget(h handle) {
 func (r *run) text(words []string) []byte {
 	var all []byte
 	for i, word := range words {
-		switch o := r.ops[word]; {
-		case o != nil:
+		var text []byte
+		if o := r.ops[word]; o != nil {
 			n, _ := o.o.Result()
-			all = append(all, o.b[:n]...)
-		case word[0] == '"':
-			text := r.string(word)
+			text = o.b[:n]
+		} else if word[0] == '"' {
+			text = []byte(r.string(word))
 			if i+1 < len(words) && words[i+1][0] != '"' {
-				text = strings.Repeat(text, r.number(words[i+1]))
+				text = bytes.Repeat(text, r.number(words[i+1]))
 			}
+		}
+		if all == nil {
+			all = text // which may be long
+		} else {
 			all = append(all, text...)
 		}
 	}
@@ -53,7 +56,7 @@ func (r *run) receive(a []string) {
 	h := r.handle(what[0])
 	n, err := h.(interface{ Recv([]byte) (int, error) }).Recv(b)
 	r.errors(err, want)
-	r.arrived.add(h, string(b[:n]))
+	r.arrived.add(h, b[:n])
 	if len(what) > 2 && string(b[:n]) != r.string(what[2]) {
 		r.Fatalf("want %s, got %q", what[2], b[:n])
 	}
@@ -66,7 +69,7 @@ func (r *run) drain(a []string) {
 	data, err := receiveAll(s)
 	r.errors(err, want)
 	r.arrived.add(s, data)
-	if len(what) > 1 && data != r.string(what[1]) {
+	if len(what) > 1 && string(data) != r.string(what[1]) {
 		r.Fatalf("want %s, got %q", what[1], data)
 	}
 }
@@ -77,7 +80,8 @@ func (r *run) received(a []string) {
 	s, want, body := r.socket(a[0]), r.text(a[1:]), r.stmt.block
 	var got []byte
 	r.env.until("it arrives", func() bool {
-		data, err := "", error(nil)
+		var data []byte
+		var err error
 		if r.block(body); len(body) == 0 {
 			if data, err = receiveAll(s); err != endOfStream {
 				r.must(err)

@@ -185,7 +185,7 @@ func (r *run) completion(got note, want []string) {
 	o := r.ops[want[0]]
 	n, err := r.env.result(got, r.key(o.name), &o.o)
 	if o.from != "" && n > 0 {
-		r.arrived.add(r.handle(o.from), string(o.b[:n]))
+		r.arrived.add(r.handle(o.from), o.b[:n])
 	}
 	if i := slices.Index(want, "or"); i >= 0 { // a result without an error, or an error
 		if err != nil {

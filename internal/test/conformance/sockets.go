@@ -139,7 +139,11 @@ func (e *env) socketPath() string {
 // send sends. Where there is no room it waits for the peer, which must receive.
 func (e *env) send(s *socket, data string) {
 	e.Helper()
-	left := []byte(data)
+	e.sendBytes(s, []byte(data))
+}
+
+func (e *env) sendBytes(s *socket, left []byte) {
+	e.Helper()
 	e.until("all is sent", func() bool {
 		n, err := s.Send(left)
 		if err != nil && !errors.Is(err, sock.ErrWouldBlock) {
@@ -159,16 +163,16 @@ func (e *env) deliver(from, to *socket, data string) {
 
 // receiveAll receives until that would block, and returns what came and how it ended: nil, end of
 // stream or an error. It leaves out what fill has sent.
-func receiveAll(s *socket) (string, error) {
+func receiveAll(s *socket) ([]byte, error) {
 	var all []byte
 	var b [32 << 10]byte
 	for {
 		n, err := s.Recv(b[:])
 		if errors.Is(err, sock.ErrWouldBlock) {
-			return string(all), nil
+			return all, nil
 		}
 		if err != nil {
-			return string(all), err
+			return all, err
 		}
 		if b[0] != filling || b[n-1] != filling {
 			all = append(all, b[:n]...)
@@ -177,7 +181,7 @@ func receiveAll(s *socket) (string, error) {
 }
 
 // drain is receiveAll where no more than would-block may end it.
-func (e *env) drain(s *socket) string {
+func (e *env) drain(s *socket) []byte {
 	e.Helper()
 	data, err := receiveAll(s)
 	if err != nil {

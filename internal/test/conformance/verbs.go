@@ -61,7 +61,9 @@ func init() {
 			r.must(r.thePort(a[0]).Close())
 			for _, o := range r.ops { // their buffers are the caller's
 				if o.port == a[0] {
-					copy(o.b, bytes.Repeat(scribble, len(o.b)))
+					for i := range o.b {
+						o.b[i] = scribble
+					}
 					r.scribbled = append(r.scribbled, o.b)
 				}
 			}
@@ -353,14 +355,14 @@ func init() {
 		"send": {2, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			if want == nil {
-				r.sendTo(r.handle(what[0]), string(r.text(what[1:])))
+				r.sendTo(r.handle(what[0]), r.text(what[1:]))
 				return
 			}
 			_, err := r.socket(what[0]).Send([]byte(r.string(what[1])))
 			r.errors(err, want)
 		})},
 		"deliver": {2, after(func(r *run, a []string) {
-			r.sendTo(r.handle(a[0]), string(r.text(a[1:])))
+			r.sendTo(r.handle(a[0]), r.text(a[1:]))
 			settle(r.env, r.peer(a[0]), stateIn)
 		})},
 		"send-empty":  {1, after(func(r *run, a []string) { r.sendEmpty(r.handle(a[0])) })},
@@ -558,26 +560,26 @@ func (r *run) into(name string) *sock.Socket {
 }
 
 // scribble is what the caller writes to buffers that are its own.
-var scribble = []byte{0xa5}
+const scribble = 0xa5
 
 // intact checks that nothing else has written to them.
 func (r *run) intact() {
 	for _, b := range r.scribbled {
-		if bytes.Count(b, scribble) != len(b) {
+		if bytes.Count(b, []byte{scribble}) != len(b) {
 			r.Fatalf("a buffer was written to after its port was closed")
 		}
 	}
 }
 
-func (r *run) sendTo(h handle, data string) {
+func (r *run) sendTo(h handle, data []byte) {
 	switch s := h.(type) {
 	case *socket:
-		r.send(s, data)
+		r.sendBytes(s, data)
 	case netConn:
-		_, err := s.Write([]byte(data))
+		_, err := s.Write(data)
 		r.must(err)
 	default:
-		r.write(h, data)
+		r.write(h, string(data))
 	}
 }
 
