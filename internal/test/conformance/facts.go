@@ -33,18 +33,34 @@ const (
 	notHere         = "not on this system"
 )
 
-// A watcher watches one socket: a port, a backend without one, or the system's own call.
-type watcher interface {
-	start(h uintptr) error
-	// gather returns the conditions that are reported until none comes for a while.
-	gather(first time.Duration) string
-	holds() string
+// A watcher watches one socket: with a port, with a backend without one, or with the system's own
+// call. Conditions are the bits of one number.
+type watcher struct {
+	enable func(first bool) error // by edges at first, and later for what holds
+	// next returns what is reported within a millisecond. all was reported before.
+	next func(all uint32) (conditions uint32, any bool)
+	text func(all uint32) string
+}
+
+// gather returns the conditions that are reported until none comes for a while.
+func (w *watcher) gather(first time.Duration) string {
+	all := uint32(0)
+	for end, vain := time.Now().Add(first), 0; vain < looks || time.Now().Before(end); vain++ {
+		if conditions, ok := w.next(all); ok {
+			all |= conditions
+			end, vain = time.Now().Add(soon), 0
+		}
+	}
+	if all == 0 {
+		return nothingReported
+	}
+	return strings.ReplaceAll(w.text(all), "|", " ")
 }
 
 // A factCell is where a fact is observed, and what was seen there.
 type factCell struct {
-	open func(e *env) (watcher, error)
-	w    watcher
+	open func(e *env, h uintptr) (*watcher, error)
+	w    *watcher
 	text string
 }
 
@@ -53,12 +69,13 @@ func (r *run) watch(a []string) {
 	if r.cell == nil {
 		r.Fatalf("only a fact watches")
 	}
-	w, err := r.cell.open(r.env)
+	w, err := r.cell.open(r.env, r.handle(a[0]).Handle())
 	if errors.Is(err, errors.ErrUnsupported) {
 		r.Skip(err)
 	}
 	r.must(err)
-	r.must(w.start(r.handle(a[0]).Handle()))
+	r.must(w.enable(true))
+	w.gather(soon)
 	r.cell.w = w
 }
 
@@ -73,70 +90,43 @@ func (r *run) report(a []string) {
 		r.Fatalf("nothing is reported")
 	}
 	if len(a) == 0 || a[0] != "closed" {
-		text += " → " + r.cell.w.holds()
+		holds := ""
+		if err := r.cell.w.enable(false); err != nil {
+			holds = err.Error()
+		} else {
+			holds = r.cell.w.gather(soon)
+		}
+		text += " → " + holds
 	}
 	r.cell.text = text
 }
 
-// gather calls next until it has brought nothing for a while.
-func gather(first time.Duration, next func() bool) {
-	for end, vain := time.Now().Add(first), 0; vain < looks || time.Now().Before(end); vain++ {
-		if next() {
-			end, vain = time.Now().Add(soon), 0
-		}
-	}
-}
-
-// A watch watches by edges for changes, and by level for the conditions that hold afterwards.
-type watch struct {
-	enable func(h uintptr, filter events, t socknotify.Trigger) error
-	next   func(timeout time.Duration) (events, bool)
-	handle uintptr
-}
-
-func (w *watch) start(h uintptr) error {
-	w.handle = h
-	err := w.enable(h, socknotify.EventsAll, edge|persistent)
-	w.gather(soon)
-	return err
-}
-
-func (w *watch) gather(first time.Duration) string {
-	var all events
-	gather(first, func() bool {
-		ev, ok := w.next(time.Millisecond)
-		all |= ev
-		return ok
-	})
-	if all == 0 {
-		return nothingReported
-	}
-	return strings.ReplaceAll(all.String(), "|", " ")
-}
-
-func (w *watch) holds() string {
-	if err := w.enable(w.handle, socknotify.EventsAll, level|oneShot); err != nil {
-		return err.Error()
-	}
-	return w.gather(soon)
-}
-
-func watchPort(e *env) (watcher, error) {
-	p := e.port()
-	return &watch{
-		enable: func(h uintptr, filter events, t socknotify.Trigger) error {
-			regs := []reg{enable(fd(h), "k", filter, t)}
-			if _, err := p.Process(regs, nil, 0); err != nil {
-				return err
+// watchEvents watches by the events of a port, or of the call that it stands for.
+func watchEvents(enable func(socknotify.Trigger) error, next func(time.Duration) (events, bool)) *watcher {
+	return &watcher{
+		enable: func(first bool) error {
+			if first {
+				return enable(edge | persistent)
 			}
-			return regs[0].Result
+			return enable(level | oneShot)
 		},
-		next: func(timeout time.Duration) (events, bool) {
-			var one [1]note
-			n, _ := p.Process(nil, one[:], timeout)
-			return one[0].Events, n == 1
+		next: func(uint32) (uint32, bool) {
+			ev, ok := next(time.Millisecond)
+			return uint32(ev), ok
 		},
-	}, nil
+		text: func(all uint32) string { return events(all).String() },
+	}
+}
+
+func watchPort(e *env, h uintptr) (*watcher, error) {
+	p := e.port()
+	return watchEvents(func(t socknotify.Trigger) error {
+		return apply(p, enable(fd(h), "k", socknotify.EventsAll, t))
+	}, func(timeout time.Duration) (events, bool) {
+		var one [1]note
+		n, _ := p.Process(nil, one[:], timeout)
+		return one[0].Events, n == 1
+	}), nil
 }
 
 // Facts returns the rows of the table of facts.

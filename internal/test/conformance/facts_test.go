@@ -23,7 +23,7 @@ func TestFacts(t *testing.T) {
 	type column struct {
 		name    string
 		backend string
-		open    func(*env) (watcher, error)
+		open    func(*env, uintptr) (*watcher, error)
 	}
 	columns := []column{}
 	for _, b := range system.List() {

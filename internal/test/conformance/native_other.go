@@ -4,4 +4,4 @@ package conformance
 
 import "errors"
 
-func watchNative(*env) (watcher, error) { return nil, errors.ErrUnsupported }
+func watchNative(*env, uintptr) (*watcher, error) { return nil, errors.ErrUnsupported }

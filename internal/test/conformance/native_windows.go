@@ -31,7 +31,7 @@ type overlappedEntry struct {
 
 // watchNative calls ProcessSocketNotifications directly, without a backend. Its numbers are this
 // library's.
-func watchNative(e *env) (watcher, error) {
+func watchNative(e *env, h uintptr) (*watcher, error) {
 	call := windows.NewLazySystemDLL("ws2_32.dll").NewProc("ProcessSocketNotifications")
 	if call.Find() != nil {
 		return nil, errors.ErrUnsupported
@@ -50,23 +50,21 @@ func watchNative(e *env) (watcher, error) {
 		}
 		return n, err
 	}
-	return &watch{
-		enable: func(h uintptr, filter events, t socknotify.Trigger) error {
-			regs := []notifyRegistration{{
-				socket: h, key: 1, filter: uint16(filter), op: uint8(socknotify.OpEnable), trigger: uint8(t),
-			}}
-			if _, err := process(regs, nil, 0); err != nil {
-				return err
-			}
-			if regs[0].result != 0 {
-				return syscall.Errno(regs[0].result)
-			}
-			return nil
-		},
-		next: func(timeout time.Duration) (events, bool) {
-			entries := make([]overlappedEntry, 1)
-			n, err := process(nil, entries, timeout)
-			return events(entries[0].length), err == nil && n == 1
-		},
-	}, nil
+	return watchEvents(func(t socknotify.Trigger) error {
+		regs := []notifyRegistration{{
+			socket: h, key: 1, filter: uint16(socknotify.EventsAll), op: uint8(socknotify.OpEnable),
+			trigger: uint8(t),
+		}}
+		if _, err := process(regs, nil, 0); err != nil {
+			return err
+		}
+		if regs[0].result != 0 {
+			return syscall.Errno(regs[0].result)
+		}
+		return nil
+	}, func(timeout time.Duration) (events, bool) {
+		entries := make([]overlappedEntry, 1)
+		n, err := process(nil, entries, timeout)
+		return events(entries[0].length), err == nil && n == 1
+	}), nil
 }
