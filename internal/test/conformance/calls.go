@@ -137,9 +137,9 @@ func room(n int) []note {
 }
 
 // untouched checks what is behind the entries.
-func (r *run) untouched(buf []note) {
+func (e *env) untouched(buf []note) {
 	if behind := buf[len(buf):][:2]; behind[0].Data != 77 || behind[1].Data != 88 {
-		r.Fatalf("the call has written behind its %d entries", len(buf))
+		e.Fatalf("the call has written behind its %d entries", len(buf))
 	}
 }
 
@@ -241,17 +241,11 @@ func (r *run) next() note {
 		r.pending[r.port] = kept[1:]
 		return kept[0]
 	}
-	if r.entries == 1 {
-		return r.env.next(r.p())
+	got := r.some(r.p(), r.entries)
+	if len(got) > 1 { // otherwise nothing is kept reachable
+		r.pending[r.port] = got[1:]
 	}
-	buf := room(r.entries)
-	n, err := r.p().Process(nil, buf, patience())
-	if n == 0 || err != nil {
-		r.overdue("Wait = %d, %v; want a notification", n, err)
-	}
-	r.untouched(buf)
-	r.pending[r.port] = buf[1:n]
-	return buf[0]
+	return got[0]
 }
 
 // nothingKept fails if a call has dequeued what no statement has looked at.
@@ -369,7 +363,7 @@ func (r *run) woken(a []string) {
 	if len(body) > 0 {
 		r.env.until("a call that waits ends", func() bool { r.block(body); return len(w.ends) > 0 })
 	}
-	got := r.get(w.ends)
+	got := soonest(r.env, w.ends, "a wait")
 	r.notEarly(got.err, got.took, w.limit)
 	if r.parks[w.port]--; w.brief {
 		r.brief[w.port]--

@@ -213,20 +213,27 @@ func (e *env) wantErr(err error, want ...error) {
 	}
 }
 
-// next waits for one notification. One that comes only as the wait ends is late: a call polls once more before it gives up,
-// and would find what no wake-up announced.
+// next waits for one notification.
 func (e *env) next(p *port) note {
 	e.Helper()
-	var one [1]note
+	return e.some(p, 1)[0]
+}
+
+// some waits for notifications, of which so many fit. One that comes only as the wait ends is late:
+// a call polls once more before it gives up, and would find what no wake-up announced.
+func (e *env) some(p *port, entries int) []note {
+	e.Helper()
+	buf := room(entries)
 	begin, most := time.Now(), patience()
-	n, err := p.Process(nil, one[:], most)
-	if n == 1 && time.Since(begin) >= most {
-		e.overdue("a notification of %v came only as the wait ended", one[0].Key)
-	}
-	if n != 1 || err != nil {
+	n, err := p.Process(nil, buf, most)
+	if n == 0 || err != nil {
 		e.overdue("Wait = %d, %v; want a notification", n, err)
 	}
-	return one[0]
+	if time.Since(begin) >= most {
+		e.overdue("a notification of %v came only as the wait ended", buf[0].Key)
+	}
+	e.untouched(buf)
+	return buf[:n]
 }
 
 // dequeue makes a call that only dequeues, and returns what came.
@@ -326,16 +333,15 @@ type result struct {
 	took  time.Duration
 }
 
-// get takes the result of a wait that must end.
-func (e *env) get(ch <-chan result) result {
+// soonest returns what comes from a channel, where something must come.
+func soonest[T any](e *env, ch <-chan T, what string) (v T) {
 	e.Helper()
 	select {
-	case r := <-ch:
-		return r
+	case v = <-ch:
 	case <-time.After(patience()):
-		e.overdue("a wait that must end did not")
-		return result{}
+		e.overdue("%s does not end", what)
 	}
+	return v
 }
 
 // still checks that a wait goes on.
@@ -357,13 +363,8 @@ func async(f func() error) <-chan error {
 // end waits for what async started.
 func (e *env) end(ch <-chan error, what string) {
 	e.Helper()
-	select {
-	case err := <-ch:
-		if err != nil {
-			e.Fatalf("%s: %v", what, err)
-		}
-	case <-time.After(patience()):
-		e.overdue("%s does not end", what)
+	if err := soonest(e, ch, what); err != nil {
+		e.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -12,9 +12,10 @@ import (
 
 type cell struct{ value int }
 
-// sees waits for a notification in another goroutine, which must see the value of its key.
-func (e *env) sees(p *port, value int) <-chan error {
-	ch := async(func() error {
+// seen starts what brings a notification to another goroutine, which must see the value of its key.
+func (e *env) seen(value int, start func(p *port, c *cell) error) {
+	p := e.port()
+	waiter := async(func() error {
 		var one [1]note
 		_, err := p.Process(nil, one[:], -1)
 		if err == nil && one[0].Key.(*cell).value != value {
@@ -23,33 +24,23 @@ func (e *env) sees(p *port, value int) <-chan error {
 		return err
 	})
 	e.parked(p, 1)
-	return ch
+	started := async(func() error {
+		c := &cell{}
+		c.value = value
+		return start(p, c)
+	})
+	e.end(waiter, "the waiter")
+	e.end(started, "starting")
 }
 
 func memoryPost(e *env) {
-	p := e.port()
-	waiter := e.sees(p, 42)
-	posted := async(func() error {
-		c := &cell{}
-		c.value = 42
-		return p.Post(c, 0)
-	})
-	e.end(waiter, "the waiter")
-	e.end(posted, "posting")
+	e.seen(42, func(p *port, c *cell) error { return p.Post(c, 0) })
 }
 
 func memoryEnable(e *env) {
-	p := e.port()
 	s, peer := e.unix()
 	e.send(peer, "x")
-	waiter := e.sees(p, 1)
-	enabled := async(func() error {
-		c := &cell{}
-		c.value = 1
-		return apply(p, enable(s, c, in, level|oneShot))
-	})
-	e.end(waiter, "the waiter")
-	e.end(enabled, "enabling")
+	e.seen(1, func(p *port, c *cell) error { return apply(p, enable(s, c, in, level|oneShot)) })
 }
 
 // memoryOneShot hands a plain counter from holder to holder.

@@ -47,13 +47,22 @@ type echoConn struct {
 }
 
 // next returns the operation that follows a completion: a send of what was received, or a receive.
-// It fails when the stream has ended.
-func (c *echoConn) next(got *note) (opEntry, error) {
+// With a port it starts it, by its own function. It fails when the stream has ended.
+func (c *echoConn) next(got *note, p *port) (q opEntry, err error) {
 	n, err := overlapped.Of(got).Result()
-	if overlapped.Of(got) == &c.recv {
-		return overlapped.SendRequest[any](c.s.Socket, c, c.buf[:n], &c.send), err
+	received, s := overlapped.Of(got) == &c.recv, c.s.Socket
+	switch {
+	case err != nil:
+	case p == nil && received:
+		q = overlapped.SendRequest[any](s, c, c.buf[:n], &c.send)
+	case p == nil:
+		q = overlapped.RecvRequest[any](s, c, c.buf, &c.recv)
+	case received:
+		err = overlapped.Send[any](p, s, c, c.buf[:n], &c.send)
+	default:
+		err = overlapped.Recv[any](p, s, c, c.buf, &c.recv)
 	}
-	return overlapped.RecvRequest[any](c.s.Socket, c, c.buf, &c.recv), err
+	return q, err
 }
 
 // echoed sends messages and waits for each to come back, and shuts the stream.
@@ -78,24 +87,15 @@ func echoed(s *sock.Socket, rounds int) error {
 	return s.Shutdown(sock.ShutWrite)
 }
 
-// start starts the operation that follows a completion by its own function. It fails when the
-// stream has ended.
-func (c *echoConn) start(p *port, got *note) error {
-	n, err := overlapped.Of(got).Result()
-	switch {
-	case err != nil:
-		return err
-	case overlapped.Of(got) == &c.recv:
-		return overlapped.Send[any](p, c.s.Socket, c, c.buf[:n], &c.send)
-	}
-	return overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
-}
-
 // opManyWaiters echoes on many connections with many waiters. Each starts the operation that
 // follows a completion by its own function, or in a batch in the next call.
 func opManyWaiters(e *env, conns, waiters, entries int, batch bool) {
 	const rounds = 50
 	p := e.port()
+	by := p
+	if batch {
+		by = nil
+	}
 	var ended atomic.Int32
 	loop := func() error {
 		out := make([]note, entries)
@@ -111,14 +111,9 @@ func opManyWaiters(e *env, conns, waiters, entries int, batch bool) {
 					return p.Post(nil, 0) // for the others
 				}
 				c := out[i].Key.(*echoConn)
-				if batch {
-					var next opEntry
-					next, err = c.next(&out[i])
-					if err == nil {
-						ops = append(ops, next)
-					}
-				} else {
-					err = c.start(p, &out[i])
+				var next opEntry
+				if next, err = c.next(&out[i], by); err == nil && batch {
+					ops = append(ops, next)
 				}
 				if err == io.EOF {
 					ended.Add(1)
@@ -199,7 +194,7 @@ func closePortRaces(e *env) {
 			conns, peers = append(conns, c), append(peers, peer)
 		}
 		stop := e.workers(p, 2, 2, func(got note) {
-			next, _ := got.Key.(*echoConn).next(&got)
+			next, _ := got.Key.(*echoConn).next(&got, nil)
 			overlapped.Process(p, []opEntry{next}, nil, 0)
 		})
 		for _, peer := range peers {

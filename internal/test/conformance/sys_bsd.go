@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownNoSockets opens what only these systems have that is no socket.
-var ownNoSockets = map[string]func() (int, error){"kqueue": func() (int, error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	kq, err := unix.Kqueue()
-	if err == nil {
-		unix.CloseOnExec(kq)
-	}
-	return kq, err
-}}
+func init() {
+	ownNoSockets = map[string]func() (int, error){"kqueue": func() (int, error) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		kq, err := unix.Kqueue()
+		if err == nil {
+			unix.CloseOnExec(kq)
+		}
+		return kq, err
+	}}
+}

@@ -6,10 +6,11 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// ownNoSockets opens what only this system has that is no socket.
-var ownNoSockets = map[string]func() (int, error){
-	"eventfd": func() (int, error) { return unix.Eventfd(0, unix.EFD_CLOEXEC) },
-	"epoll":   func() (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) },
+func init() {
+	ownNoSockets = map[string]func() (int, error){
+		"eventfd": func() (int, error) { return unix.Eventfd(0, unix.EFD_CLOEXEC) },
+		"epoll":   func() (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) },
+	}
 }
 
 // vsock makes an unconnected vsock stream.

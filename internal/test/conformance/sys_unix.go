@@ -51,6 +51,15 @@ func (e *env) ownFD(f int, err error) fd {
 	return fd(f)
 }
 
+// packets makes a connected pair of Unix sequenced-packet sockets; the case closes them.
+func (e *env) packets() (a, b fd) {
+	fds, err := sockettest.UnixPair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		e.Fatalf("socketpair: %v", err)
+	}
+	return fd(fds[0]), fd(fds[1])
+}
+
 // closeFD closes a descriptor now.
 func (e *env) closeFD(f fd) {
 	e.Helper()
@@ -103,6 +112,9 @@ func (e *env) write(s handle, data string) {
 		e.Fatalf("write: %v", err)
 	}
 }
+
+// ownNoSockets opens what only some systems have that is no socket.
+var ownNoSockets map[string]func() (int, error)
 
 // noSockets opens descriptors that are no sockets, and says what each is. They are closed at the
 // end.

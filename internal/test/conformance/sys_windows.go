@@ -90,6 +90,8 @@ func isOpen(h uintptr) bool {
 	return err == nil
 }
 
+func (e *env) packets() (a, b fd) { panic("Unix sequenced packets are for Unix") }
+
 // An fd is a handle that only this package's own helpers know.
 type fd uintptr
 

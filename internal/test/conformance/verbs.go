@@ -116,11 +116,12 @@ func init() {
 		"deregister": {1, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			h := r.handle(what[0])
-			x, name := remove(h), ""
+			x, name := remove(h), what[0]
 			for _, word := range what[1:] {
-				if name = word; strings.Contains(word, "=") || word == "drained" {
+				if strings.Contains(word, "=") || word == "drained" {
 					r.fields(&x, h, []string{word})
-					name = ""
+				} else {
+					name = word
 				}
 			}
 			if slices.Equal(want, []string{"ends"}) {
@@ -129,9 +130,6 @@ func init() {
 			}
 			k, err := r.p().Deregister(x)
 			r.errors(err, want)
-			if name == "" {
-				name = what[0]
-			}
 			if err == nil && keyName(k) != name {
 				r.Fatalf("want the key %s, got %v", name, k)
 			}
@@ -249,34 +247,29 @@ func init() {
 			x, y := r.connected(r.mptcp(), r.socket(a[0]))
 			r.pair(a[1:], x, y)
 		})},
-		"mptcp": singles(func(e *env) handle { return e.mptcp() }),
-		"mptcp-listener": singles(func(e *env) handle {
+		"mptcp": singles((*env).mptcp),
+		"mptcp-listener": singles(func(e *env) *socket {
 			l := e.mptcp()
 			e.must(l.Bind(sock.Loopback))
 			e.must(l.Listen(16))
 			return l
 		}),
-		"vsock": singles(func(e *env) handle { return e.vsock() }),
+		"vsock": singles((*env).vsock),
 		"refuse-connect": {1, after(func(r *run, a []string) {
 			if !r.refuseConnect(r.socket(a[0])) {
 				r.Skip("this system refuses within the call")
 			}
 		})},
-		"listener": singles(func(e *env) handle { return e.listener() }),
-		"fresh":    singles(func(e *env) handle { return e.fresh() }),
-		"refused":  singles(func(e *env) handle { return e.refusedSocket() }),
-		"udp-nowhere": singles(func(e *env) handle {
+		"listener": singles((*env).listener),
+		"fresh":    singles((*env).fresh),
+		"refused":  singles((*env).refusedSocket),
+		"udp-nowhere": singles(func(e *env) *socket {
 			s := e.keep(sock.New(sock.UDP4))
 			e.connect(s, e.nowhere(sock.UDP4))
 			return s
 		}),
-		"udp-bound": singles(func(e *env) handle {
-			s := e.keep(sock.New(sock.UDP4))
-			e.must(s.Bind(sock.Loopback))
-			return s
-		}),
-		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
-		"unix-fresh": singles(func(e *env) handle { return e.unixFresh() }),
+		"udp-fresh":  singles(func(e *env) *socket { return e.keep(sock.New(sock.UDP4)) }),
+		"unix-fresh": singles((*env).unixFresh),
 
 		// Handles and files.
 		"strange": {2, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
@@ -327,7 +320,11 @@ func init() {
 		})},
 
 		// Calls on sockets.
-		"bind":    {1, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
+		"bind": {1, after(func(r *run, a []string) {
+			for _, name := range a {
+				r.must(r.socket(name).Bind(sock.Loopback))
+			}
+		})},
 		"listen":  {1, after((*run).listen)},
 		"connect": {2, after((*run).connectTo)},
 		"accept": {1, after(func(r *run, a []string) { // of client as name, or into name
@@ -339,7 +336,7 @@ func init() {
 			}
 			settle(r.env, l, stateIn)
 			if len(a) > 2 && a[1] == "into" { // the same Socket again
-				r.reopen(l, a[2])
+				r.must(l.AcceptInto(r.into(a[2])))
 				return
 			}
 			s := r.keep(l.Socket.Accept())
@@ -538,17 +535,12 @@ func pairs(make func(*env) (a, b *socket)) verb {
 	})}
 }
 
-func singles(make func(*env) handle) verb {
+func singles(make func(*env) *socket) verb {
 	return verb{1, after(func(r *run, a []string) {
 		for _, name := range a {
 			r.handles[name] = make(r.env)
 		}
 	})}
-}
-
-// reopen accepts into a Socket that was closed, or into a new one.
-func (r *run) reopen(l *socket, name string) {
-	r.must(l.AcceptInto(r.into(name)))
 }
 
 // into returns the Socket of a name that a connection is accepted into. It is made if it is new.
