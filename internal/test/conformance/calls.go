@@ -186,8 +186,10 @@ func (r *run) process(b *batch) {
 		switch {
 		case whole && result != errOld && !whatever: // otherwise the port was closed while it waited
 			r.Fatalf("Result of entry %d of a call that failed as a whole: %v", i, result)
+		case !whole && result == errOld:
+			r.Fatalf("the Result of entry %d was not set", i)
 		case !whole:
-			r.result(i, result, b.wants[i])
+			r.errors(result, b.wants[i])
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package conformance
 
-// goCases are the cases that scripts cannot state, for they need goroutines with code of their own,
-// the garbage collector or counts of allocations.
+// goCases are the cases that scripts cannot state, for they need goroutines with code of their own
+// or the garbage collector.
 var goCases = map[string]func(*env){
 	"P2/SocketsOnceEach":     socketsOnceEach,
 	"P4/WaitsForCallsInside": closeWaitsForCalls,

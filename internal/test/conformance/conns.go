@@ -80,8 +80,8 @@ func (e *env) netPair(network string) (a, b conn) {
 	return x.(conn), y.(conn)
 }
 
-// known leaves out the networks that this system has not.
-func (e *env) known(networks ...string) []string {
+// supported leaves out the networks that this system has not.
+func (e *env) supported(networks ...string) []string {
 	return slices.DeleteFunc(networks, func(network string) bool {
 		if !strings.HasPrefix(network, "unix") {
 			return false
@@ -103,12 +103,12 @@ func (e *env) known(networks ...string) []string {
 }
 
 func (e *env) networks() []string {
-	return e.known("tcp", "udp", "unix", "unixgram", "unixpacket")
+	return e.supported("tcp", "udp", "unix", "unixgram", "unixpacket")
 }
 
 func everyListener(e *env) {
 	p := e.port()
-	for _, network := range e.known("tcp", "unix", "unixpacket") {
+	for _, network := range e.supported("tcp", "unix", "unixpacket") {
 		address := "127.0.0.1:0"
 		if network != "tcp" {
 			address = e.socketPath()

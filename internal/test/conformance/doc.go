@@ -18,8 +18,8 @@
 // # Scripts
 //
 // testdata/G4.txt is the script of sentence G4: the words of the contract, in lines that begin with
-// ">", and its cases. Cases that need goroutines with code of their own, the garbage collector or
-// counts of allocations are in Go (cases.go), and the script lists them ("case X, in Go").
+// ">", and its cases. Cases that need goroutines with code of their own or the garbage collector are
+// in Go (cases.go), and the script lists them ("case X, in Go").
 //
 //	case DropsNothingElse
 //		stream s peer              # a pair of connected Unix streams
@@ -51,7 +51,8 @@
 //	                           field that it must name. The timeout may be a context: context,
 //	                           canceled, no-context. "-> any 3" keeps what came for the next
 //	                           statements, as "-> some" does, and "-> whatever" is anything; either
-//	                           may be an error that follows
+//	                           may be an error that follows. "-> ends" is for a call whose goroutine
+//	                           a connection ends
 //	deregister, post, close-port    calls of the port
 //	drop q                     forgets a port that is not closed, and waits until it is collected
 //	since, count               counts of Stats and of the process, and by how much they grew since
@@ -77,6 +78,8 @@
 //	together                   runs the statements of its block, or "together i in 1..8" the block for
 //	                           each value, all at once; "together one" wants one of those that may
 //	                           fail to succeed
+//	steady                     repeats its block, which must allocate nothing; with workers=4 so many
+//	                           goroutines dequeue, and taken waits for one of them
 //	parked, cancel             so many calls wait; the context of w ends
 //	stream, tcp, udp, datagrams, packets, net, mptcp-pair    pairs of connected sockets
 //	listener, fresh, refused, udp-nowhere, unix-fresh, …     single sockets; fresh has done nothing,
@@ -89,6 +92,7 @@
 //	                           sockets; a text may be followed by how often it is sent
 //	received s "text"          waits until the socket has received this since the last such
 //	                           statement, by itself, in a block, or by operations
+//	read-deadline c 1ms        a connection's reads end then, or with "none" they wait
 //	close, end, shut, reset    the last three wait until the peer has it
 //	arrived s in               waits until the system knows of it
 //	take-error s               reads its error once there is one; a watcher may have taken it before
@@ -96,11 +100,12 @@
 //	Recv, Send, Connect, …     operations of package overlapped, with a name, joined by ";" to a batch
 //	ReadAt r f 5 0, WriteAt    operations on files: length or text, and offset
 //	completed r "text"         the next completions, in any order: bytes, text or errors; "or" before
-//	                           an error
+//	                           an error; "beside-posts" drops posts
 //	Accept, dial, accepted     connections as notifications
 //	snapshot s State=fired     what package debug reports of the only registration: value, zero, set,
 //	                           same or new
 //	page Closed=true           and of the port
+//	pages 7 0 s{1..40}         pages of so many, from a number on, have these sockets' registrations
 //	addresses s tcp            its addresses
 //	observe o, trace t, traced, stop    observing and tracing; all that was traced
 //
@@ -113,7 +118,8 @@
 //	run.go, script.go, interpret.go        running a sentence; parsing a script; running one
 //	verbs.go, ranges.go, calls.go, keys.go the verbs; ranges; calls on ports; keys that are no text
 //	received.go, requests.go, together.go  what arrives; operations; goroutines
-//	counts.go, inspection.go               counts; package debug
+//	allocations.go, counts.go              counts of allocations, and others
+//	inspection.go                          package debug
 //	facts.go, seam.go, native_*.go         facts: of ports, of backends, of Windows' own call
 //	helpers.go, sockets.go, sys_*.go       what cases in Go and scripts have in common
 //	absences.go                            what some systems cannot show

@@ -203,22 +203,20 @@ func (r *run) thePort(name string) *port {
 	if name == "p" && r.ports[name] == nil {
 		r.ports[name] = r.newPort()
 	}
-	p := r.ports[name]
-	if p == nil {
-		r.Fatalf("%s is no port", name)
-	}
-	return p
+	return known(r, r.ports, name, "no port")
 }
 
 func (r *run) p() *port { return r.thePort(r.port) }
 
-func (r *run) handle(name string) handle {
-	h := r.handles[name]
-	if h == nil {
-		r.Fatalf("%s is no socket", name)
+// known returns what has a name, which must be known.
+func known[T comparable](r *run, all map[string]T, name, what string) (none T) {
+	if all[name] == none {
+		r.Fatalf("%s is %s", name, what)
 	}
-	return h
+	return all[name]
 }
+
+func (r *run) handle(name string) handle { return known(r, r.handles, name, "no socket") }
 
 func (r *run) socket(name string) *socket {
 	s, ok := r.handle(name).(*socket)
@@ -236,6 +234,8 @@ func (r *run) peer(name string) handle {
 	}
 	return h
 }
+
+func (r *run) group(name string) *waits { return known(r, r.waits, name, "no call that waits") }
 
 func (r *run) pair(names []string, a, b handle) {
 	r.peers[a], r.peers[b] = b, a
@@ -534,21 +534,6 @@ func (r *run) notEarly(err error, took, timeout time.Duration) {
 	if ended && took < timeout {
 		r.Fatalf("waited %v, less than the %v asked for", took, timeout)
 	}
-}
-
-func (r *run) result(i int, err error, names []string) {
-	if err == errOld {
-		r.Fatalf("the Result of entry %d was not set", i)
-	}
-	r.errors(err, names)
-}
-
-func (r *run) group(name string) *waits {
-	w := r.waits[name]
-	if w == nil {
-		r.Fatalf("%s does not wait", name)
-	}
-	return w
 }
 
 // values returns the words that a loop goes through.

@@ -14,13 +14,6 @@ func hasRange(word string) bool {
 	return strings.Contains(word, "{") && rangePattern.MatchString(word)
 }
 
-// entryVerbs are those whose statements are the entries of a call.
-var entryVerbs = []string{
-	"enable", "disable", "remove", "nothing",
-	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "AcceptEx", "ReadAt",
-	"WriteAt",
-}
-
 // ranges repeats what contains a range, once for each of its numbers: in a call the entry, in a
 // list of notifications the notification, in any other statement the word. A word that is only a
 // range repeats and vanishes. Neighbors with the same range take turns: "enable a{1..2} in; disable
@@ -38,8 +31,10 @@ func (r *run) ranges(words []string) []string {
 		return r.eachPart(words, head+1, ",")
 	case "woken", "within":
 		return r.eachPart(words, head+2, ",")
+	case "enable", "disable", "remove", "nothing":
+		return r.eachPart(words, head, ";")
 	}
-	if slices.Contains(entryVerbs, words[head]) {
+	if isOperation(words[head]) {
 		return r.eachPart(words, head, ";")
 	}
 	var all []string

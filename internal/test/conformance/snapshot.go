@@ -17,33 +17,6 @@ func (e *env) sole(p *port) info {
 	return all[0]
 }
 
-// pages checks that pages of so many registrations, from a socket's number on, have those of these
-// sockets, each once, in the order of the numbers.
-func (r *run) pages(a []string) {
-	p, limit, from, sockets := r.p(), r.number(a[0]), uintptr(r.number(a[1])), a[2:]
-	names := make(map[uintptr]any)
-	for _, name := range sockets {
-		names[r.handle(name).Handle()] = name
-	}
-	for more, last, pages := true, uintptr(0), 0; more; pages++ {
-		got := debug.TakeSnapshot(p, from, limit)
-		if len(got.Registrations) > max(limit, 0) || pages > len(sockets) {
-			r.Fatalf("%d registrations in page %d", len(got.Registrations), pages)
-		}
-		for _, x := range got.Registrations {
-			if x.Key == nil || names[x.Socket] != x.Key || x.Socket < last {
-				r.Fatalf("socket %d, key %v after %d", x.Socket, x.Key, last)
-			}
-			delete(names, x.Socket)
-			last = x.Socket
-		}
-		from, more = got.Next, got.More
-	}
-	if len(names) != 0 {
-		r.Errorf("%d registrations in no page", len(names))
-	}
-}
-
 // What a snapshot says of a registration is of one registration: key and filter belong together.
 func snapshotUnderLoad(e *env) {
 	p := e.port()
