@@ -16,7 +16,8 @@ func (r *run) steady(a []string) {
 	var steps []func()
 	turn, stop := make(chan note), func() {}
 	if len(a) > 0 {
-		stop = r.env.workers(r.p(), r.number(strings.TrimPrefix(a[0], "workers=")), 1, func(n note) { turn <- n })
+		count := r.number(strings.TrimPrefix(a[0], "workers="))
+		stop = r.env.workers(r.p(), count, 1, func(n note) { turn <- n })
 	}
 	r.steps = func(words []string) { steps = append(steps, r.step(words, turn)) }
 	r.block(r.stmt.block)

@@ -102,8 +102,8 @@ func (r *run) batch(parts [][]string) *batch {
 	return b
 }
 
-// process makes the call. A port keeps neither slice: what the caller writes to one afterwards means
-// nothing (C5).
+// process makes the call. A port keeps neither slice: what the caller writes to one afterwards
+// means nothing (C5).
 func (b *batch) process(buf []note, until bound) (int, error) {
 	regs, ops := slices.Clone(b.regs), slices.Clone(b.ops)
 	defer func() { // also where the call ends its goroutine

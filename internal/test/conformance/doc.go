@@ -18,8 +18,8 @@
 // # Scripts
 //
 // testdata/G4.txt is the script of sentence G4: the words of the contract, in lines that begin with
-// ">", and its cases. Cases that need goroutines with code of their own or the garbage collector are
-// in Go (cases.go), and the script lists them ("case X, in Go").
+// ">", and its cases. Cases that need goroutines with code of their own or the garbage collector
+// are in Go (cases.go), and the script lists them ("case X, in Go").
 //
 //	case DropsNothingElse
 //		stream s peer              # a pair of connected Unix streams

@@ -102,7 +102,9 @@ func (r *run) report(a []string) {
 }
 
 // watchEvents watches by the events of a port, or of the call that it stands for.
-func watchEvents(enable func(socknotify.Trigger) error, next func(time.Duration) (events, bool)) *watcher {
+func watchEvents(
+	enable func(socknotify.Trigger) error, next func(time.Duration) (events, bool),
+) *watcher {
 	return &watcher{
 		enable: func(first bool) error {
 			if first {

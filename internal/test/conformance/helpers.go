@@ -294,8 +294,8 @@ func (e *env) nothing(p *port, timeout time.Duration) {
 }
 
 // quiet checks that nothing comes, after so many notifications at most, and that the port does not
-// spin: it polls its backend a few times while a call waits, and not all the time. A socket that was
-// never started is polled after 1, 2, 4 ms and so on.
+// spin: it polls its backend a few times while a call waits, and not all the time. A socket that
+// was never started is polled after 1, 2, 4 ms and so on.
 func (e *env) quiet(p *port, most int) {
 	for got, more := 0, most > 0; more; {
 		n := len(e.dequeue(p, pause()))

@@ -158,7 +158,7 @@ func (r *run) file(name string) *os.File {
 }
 
 // completed waits for completions, in any order: each an operation's name, and then the number of
-// bytes, or the text that was received, or errors. With "beside-posts" it drops the posts that come.
+// bytes, or the text that was received, or errors. With "beside-posts" it drops posts.
 func (r *run) completed(a []string) {
 	besidePosts := a[0] == "beside-posts"
 	if besidePosts {

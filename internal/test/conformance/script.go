@@ -204,7 +204,8 @@ func (s *statement) opens() bool {
 }
 
 func (s *statement) mustOpen() bool {
-	return slices.Contains([]string{"for", "repeat", "until", "if", "unless", "together", "steady"}, s.words[0])
+	verbs := []string{"for", "repeat", "until", "if", "unless", "together", "steady"}
+	return slices.Contains(verbs, s.words[0])
 }
 
 // split returns the words of a line. A quoted text is a word, and so are ";" and ",". A # begins a comment.
