@@ -102,10 +102,6 @@ func (e *env) supported(networks ...string) []string {
 	})
 }
 
-func (e *env) networks() []string {
-	return e.supported("tcp", "udp", "unix", "unixgram", "unixpacket")
-}
-
 func everyListener(e *env) {
 	p := e.port()
 	for _, network := range e.supported("tcp", "unix", "unixpacket") {

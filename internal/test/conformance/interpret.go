@@ -545,7 +545,7 @@ func (r *run) values(words []string) []string {
 		case list != nil:
 			all = append(all, list...)
 		case word == "networks":
-			all = append(all, r.networks()...)
+			all = append(all, r.supported("tcp", "udp", "unix", "unixgram", "unixpacket")...)
 		case word == "no-sockets":
 			for name, f := range r.noSockets() {
 				name = strings.ReplaceAll(name, " ", "-")
