@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && commands[args[0]] != nil {
 		return commands[args[0]](ctx, args[1:], stdout)
 	}
-	o, list, names, err := options(args, stdout, stderr)
+	o, names, err := options(args, stdout, stderr)
 	if err != nil {
 		return err
 	}
@@ -55,20 +55,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	e, err := suite.NewEnv(ctx, o)
+	e, err := suite.NewEnv(o)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	if list {
-		for _, w := range workloads {
-			fmt.Fprintln(stdout, w.Name)
-			for _, c := range e.Contenders(ctx, w) {
-				fmt.Fprintln(stdout, strings.TrimSuffix("  "+c.Name+": missing: "+c.Missing, ": missing: "))
-			}
-		}
-		return nil
-	}
 	e.Facts(ctx)
 	var failed error
 	for _, w := range workloads {
@@ -80,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // options parses the flags of a run.
-func options(args []string, stdout, stderr io.Writer) (o suite.Options, list bool, names []string, err error) {
+func options(args []string, stdout, stderr io.Writer) (o suite.Options, names []string, err error) {
 	o = suite.Options{Out: stdout, Warnings: stderr, External: map[string]string{}}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -97,7 +88,6 @@ func options(args []string, stdout, stderr io.Writer) (o suite.Options, list boo
 	f.StringVar(&o.Only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
 	f.StringVar(&o.Contender, "contender", "",
 		"beside the reference, only contenders whose names contain this, such as \"epoll server\"")
-	f.BoolVar(&list, "list", false, "measure nothing; list the contenders, and why any is missing")
 	f.Func("external", "a further echo server, as `name=program`: it listens on 127.0.0.1, "+
 		"prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors", func(s string) error {
 		name, path, _ := strings.Cut(s, "=")
@@ -107,7 +97,7 @@ func options(args []string, stdout, stderr io.Writer) (o suite.Options, list boo
 	})
 	for rest := args; len(rest) > 0; { // flags may follow names
 		if err := f.Parse(rest); err != nil {
-			return o, list, nil, err
+			return o, nil, err
 		}
 		if rest = f.Args(); len(rest) > 0 {
 			names, rest = append(names, rest[0]), rest[1:]
@@ -119,11 +109,11 @@ func options(args []string, stdout, stderr io.Writer) (o suite.Options, list boo
 	}
 	o.Rounds, o.Window, o.Warm = cmp.Or(o.Rounds, rounds), cmp.Or(o.Window, window), warm
 	if o.Rounds < 1 || o.Window < time.Millisecond {
-		return o, list, nil, errors.New("-rounds must be at least 1, and -window at least 1ms")
+		return o, nil, errors.New("-rounds must be at least 1, and -window at least 1ms")
 	}
 	if o.Sources, err = fs.Sub(sources, "c"); err != nil {
-		return o, list, nil, err
+		return o, nil, err
 	}
 	o.Self, err = os.Executable()
-	return o, list, names, err
+	return o, names, err
 }

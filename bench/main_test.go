@@ -43,9 +43,9 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"-rounds", "-1"}, "-rounds"},
 		{[]string{"echo", "-window", "1us"}, "-window"},
 		{[]string{"-external", "x=/nonexistent"}, "/nonexistent"},
-		{[]string{"contend", "echo", "unknown", "{}", "1"}, `no contender "unknown"`},
-		{[]string{"contend", "core", "go-epoll", "{", "1"}, "parameters"},
-		{[]string{"contend", "core", "go-epoll", `{"registered":3,"active":4}`, "1"}, "4 active of 3"},
+		{[]string{"contend", "echo", "unknown", "{}"}, `no contender "unknown"`},
+		{[]string{"contend", "core", "go-epoll", "{"}, "parameters"},
+		{[]string{"contend", "core", "go-epoll", `{"Registered":3,"Active":4}`}, "4 active of 3"},
 	} {
 		if _, _, err := bench(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
@@ -112,7 +112,7 @@ func TestExternal(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "server")
-	script := fmt.Sprintf("#!/bin/sh\nexec %q contend echo std '{}' 0\n", self)
+	script := fmt.Sprintf("#!/bin/sh\nexec %q contend echo std '{}'\n", self)
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -145,13 +145,6 @@ func TestOnlyAndContender(t *testing.T) {
 	}
 	if chosen == 0 {
 		t.Errorf("%s\n%s", stdout, stderr)
-	}
-}
-
-func TestList(t *testing.T) {
-	stdout, _, err := bench(t, "-list", "core")
-	if err != nil || !strings.Contains(stdout, "socknotify/epoll oneshot+drained\n") {
-		t.Errorf("%v\n%s", err, stdout)
 	}
 }
 

@@ -10,36 +10,45 @@ import (
 
 // Params are the parameters of a workload. Those that do not apply are zero.
 type Params struct {
-	Connections int `json:"connections,omitempty"`
-	Busy        int `json:"busy,omitempty"`  // connections with requests; 0 is all
-	Size        int `json:"size,omitempty"`  // bytes of a request
-	Depth       int `json:"depth,omitempty"` // requests in flight per connection
-	Cores       int `json:"cores,omitempty"` // of the contender
-	Registered  int `json:"registered,omitempty"`
-	Active      int `json:"active,omitempty"` // of those registered
-	Waiters     int `json:"waiters,omitempty"`
-	Batch       int `json:"batch,omitempty"` // notifications dequeued at a time
-	Requests    int `json:"-"`               // of redis-benchmark
-	Millis      int `json:"-"`               // how long to measure
+	Connections int
+	Busy        int // connections with requests; 0 is all
+	Size        int // bytes of a request
+	Depth       int // requests in flight per connection; 0 is one
+	Cores       int // of the contender
+	Registered  int
+	Active      int // of those registered
+	Waiters     int
+	Batch       int // notifications dequeued at a time
+	Requests    int // of redis-benchmark
+	Millis      int // how long to measure
+}
+
+// Load is what the load generator does.
+type Load struct {
+	Params
+	Addr      string // of the server
+	Counters  string // the file that counts answers
+	Workers   int
+	Rate      float64 // requests per second; 0 is as fast as answers come
+	Each      int     // requests of each connection; 0 is any number
+	Reconnect bool    // reset each connection after its answer, and make it again
 }
 
 // String returns the parameters that apply.
 func (p Params) String() string {
 	var s []string
-	add := func(name string, v int) {
-		if v != 0 {
-			s = append(s, fmt.Sprintf("%s=%d", name, v))
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"connections", p.Connections}, {"busy", p.Busy}, {"size", p.Size}, {"depth", p.Depth},
+		{"registered", p.Registered}, {"active", p.Active}, {"waiters", p.Waiters}, {"batch", p.Batch},
+		{"cores", p.Cores},
+	} {
+		if f.value != 0 {
+			s = append(s, fmt.Sprintf("%s=%d", f.name, f.value))
 		}
 	}
-	add("connections", p.Connections)
-	add("busy", p.Busy)
-	add("size", p.Size)
-	add("depth", p.Depth)
-	add("registered", p.Registered)
-	add("active", p.Active)
-	add("waiters", p.Waiters)
-	add("batch", p.Batch)
-	add("cores", p.Cores)
 	return strings.Join(s, " ")
 }
 

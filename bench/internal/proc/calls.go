@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +33,6 @@ func CountCalls(pid int) (*Calls, error) {
 	}
 	return nil, err
 }
-
-// tracepoint is hit at every entry into a system call.
-const tracepoint = "raw_syscalls:sys_enter"
 
 var errThreads = errors.New("the process keeps creating threads")
 
@@ -87,11 +83,12 @@ func (c *Calls) Close() {
 	c.fds = nil
 }
 
-// tracepointID returns the number of the tracepoint in this kernel.
+// tracepointID returns the number that this kernel has for a tracepoint which is hit at every entry
+// into a system call.
 func tracepointID() (uint64, error) {
 	var failed error
 	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
-		b, err := os.ReadFile(filepath.Join(dir, "events", strings.ReplaceAll(tracepoint, ":", "/"), "id"))
+		b, err := os.ReadFile(dir + "/events/raw_syscalls/sys_enter/id")
 		if err == nil {
 			return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 		}
@@ -100,20 +97,12 @@ func tracepointID() (uint64, error) {
 	return 0, failed
 }
 
-// threads returns the threads of a process, sorted.
-func threads(pid int) ([]int, error) {
+// threads returns the threads of a process, in an order that is the same each time.
+func threads(pid int) (tids []int, err error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return nil, err
-	}
-	var tids []int
 	for _, e := range entries {
-		tid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			return nil, err
-		}
-		tids = append(tids, tid)
+		tid, wrong := strconv.Atoi(e.Name())
+		tids, err = append(tids, tid), errors.Join(err, wrong)
 	}
-	slices.Sort(tids)
-	return tids, nil
+	return tids, err
 }

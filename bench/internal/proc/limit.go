@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -13,17 +15,12 @@ func RaiseFiles(want uint64) (uint64, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 0, err
 	}
-	if l.Cur >= want {
-		return l.Cur, nil
+	want = max(want, l.Cur)
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: want, Max: max(want, l.Max)}) == nil {
+		return want, nil
 	}
-	raised := unix.Rlimit{Cur: want, Max: max(want, l.Max)}
-	if unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) != nil { // not allowed: raise it to the hard limit
-		raised = unix.Rlimit{Cur: min(want, l.Max), Max: l.Max}
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &raised); err != nil {
-			return l.Cur, err
-		}
-	}
-	return raised.Cur, nil
+	l.Cur = min(want, l.Max) // more is not allowed
+	return l.Cur, unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
 }
 
 // CPUs returns the processors that this process may use.
@@ -44,18 +41,27 @@ func CPUs() ([]int, error) {
 // Touch runs for a moment on each of these processors, which makes the scheduler update the run time of the thread that
 // ran there. Otherwise it does so only at its ticks.
 func Touch(cpus []int) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		return err
-	}
-	for _, cpu := range cpus {
-		var one unix.CPUSet
-		one.Set(cpu)
-		if err := unix.SchedSetaffinity(0, &one); err != nil {
+	for i := range cpus {
+		if err := on(cpus[i:i+1], func() error { return nil }); err != nil {
 			return err
 		}
 	}
-	return unix.SchedSetaffinity(0, &all)
+	return nil
+}
+
+// on calls f on a thread that runs on these processors alone.
+func on(cpus []int, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("processors %v: %w", cpus, err)
+	}
+	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
 }

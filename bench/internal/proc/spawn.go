@@ -7,23 +7,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A Process is a started process. Stop ends it.
 type Process struct {
 	cmd    *exec.Cmd
 	lines  chan string
-	stderr lockedBuffer
 	ended  chan struct{}
-	err    error // set when it has ended
+	stderr bytes.Buffer // to be read when it has ended, as err
+	err    error
 }
 
 // Start starts a command on these processors, with GOMAXPROCS set to their number. The system kills
@@ -37,7 +33,7 @@ func Start(argv []string, cpus []int) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := startOn(p.cmd, cpus); err != nil {
+	if err := on(cpus, p.cmd.Start); err != nil { // the process inherits the processors
 		return nil, err
 	}
 	go func() {
@@ -49,24 +45,6 @@ func Start(argv []string, cpus []int) (*Process, error) {
 		close(p.ended)
 	}()
 	return p, nil
-}
-
-// startOn starts a command from a thread on these processors, which it inherits.
-func startOn(cmd *exec.Cmd, cpus []int) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, set unix.CPUSet
-	if unix.SchedGetaffinity(0, &all) != nil {
-		return cmd.Start() // on any processor
-	}
-	for _, cpu := range cpus {
-		set.Set(cpu)
-	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("processors %v: %w", cpus, err)
-	}
-	defer unix.SchedSetaffinity(0, &all)
-	return cmd.Start()
 }
 
 // Pid returns the process ID.
@@ -113,7 +91,7 @@ func (p *Process) Stop() {
 
 func (p *Process) failure() error {
 	if said := strings.TrimSpace(p.stderr.String()); said != "" {
-		return fmt.Errorf("%s: %s", p.name(), lastLine(said))
+		return fmt.Errorf("%s: %s", p.name(), said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	if p.err != nil {
 		return fmt.Errorf("%s: %w", p.name(), p.err)
@@ -122,23 +100,3 @@ func (p *Process) failure() error {
 }
 
 func (p *Process) name() string { return strings.Join(p.cmd.Args[1:], " ") }
-
-func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
-
-// A lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}

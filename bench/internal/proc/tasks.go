@@ -5,22 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// Usage is what the threads of a process have used so far.
-type Usage struct {
-	runtime  map[string]int64 // nanoseconds the scheduler ran it, by thread
-	switches map[string]int64 // voluntary and not, by thread
+// Usage is what each thread of a process has used so far, by its number.
+type Usage map[string]used
+
+type used struct {
+	runtime  int64 // nanoseconds that the scheduler ran it
+	switches int64 // voluntary and not
 }
 
 // Read reads the usage of a process.
 func Read(pid int) (Usage, error) {
-	u := Usage{map[string]int64{}, map[string]int64{}}
+	u := Usage{}
 	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	if err != nil {
 		return u, err
@@ -34,15 +35,16 @@ func Read(pid int) (Usage, error) {
 			}
 			return u, err
 		}
-		thread := filepath.Base(dir)
-		if u.runtime[thread], err = parseSchedstat(string(sched)); err != nil {
-			return u, err
+		first, _, _ := strings.Cut(string(sched), " ")
+		runtime, err1 := strconv.ParseInt(first, 10, 64)
+		own, err2 := field(status, "voluntary_ctxt_switches")
+		forced, err3 := field(status, "nonvoluntary_ctxt_switches")
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return u, fmt.Errorf("%s: %w", dir, err)
 		}
-		if u.switches[thread], err = parseSwitches(string(status)); err != nil {
-			return u, err
-		}
+		u[filepath.Base(dir)] = used{runtime, own + forced}
 	}
-	if len(u.runtime) == 0 {
+	if len(u) == 0 {
 		return u, fmt.Errorf("process %d: no thread with scheduler statistics", pid)
 	}
 	return u, nil
@@ -51,44 +53,25 @@ func Read(pid int) (Usage, error) {
 // Since returns the nanoseconds and context switches since an earlier usage. It fails if a thread has ended in between,
 // because its figures are lost.
 func (u Usage) Since(before Usage) (runtime, switches int64, err error) {
-	for thread := range maps.Keys(before.runtime) {
-		if _, ok := u.runtime[thread]; !ok {
+	for thread := range before {
+		if _, ok := u[thread]; !ok {
 			return 0, 0, fmt.Errorf("thread %s ended during the measurement", thread)
 		}
 	}
-	for thread, ns := range u.runtime {
-		runtime += ns - before.runtime[thread]
-		switches += u.switches[thread] - before.switches[thread]
+	for thread, now := range u {
+		runtime += now.runtime - before[thread].runtime
+		switches += now.switches - before[thread].switches
 	}
 	return runtime, switches, nil
 }
 
-// parseSchedstat returns the run time, the first field.
-func parseSchedstat(s string) (int64, error) {
-	fields := strings.Fields(s)
-	if len(fields) != 3 {
-		return 0, fmt.Errorf("schedstat %q: want three fields", s)
-	}
-	return strconv.ParseInt(fields[0], 10, 64)
-}
-
-// parseSwitches returns the sum of both kinds.
-func parseSwitches(status string) (int64, error) {
-	a, err1 := field(status, "voluntary_ctxt_switches")
-	b, err2 := field(status, "nonvoluntary_ctxt_switches")
-	return a + b, errors.Join(err1, err2)
-}
-
 // field returns the number in a line of a status file.
-func field(status, name string) (int64, error) {
-	for line := range strings.Lines(status) {
-		key, value, _ := strings.Cut(line, ":")
-		if key == name {
-			number, _, _ := strings.Cut(strings.TrimSpace(value), " ")
-			return strconv.ParseInt(number, 10, 64)
-		}
+func field(status []byte, name string) (n int64, err error) {
+	_, value, _ := strings.Cut("\n"+string(status), "\n"+name+":")
+	if _, err = fmt.Sscan(value, &n); err != nil {
+		err = fmt.Errorf("no %s in the status of the process: %w", name, err)
 	}
-	return 0, fmt.Errorf("no %s in the status of the process", name)
+	return n, err
 }
 
 // Anonymous returns the anonymous memory of a process in bytes: its heap and stacks.
@@ -97,6 +80,6 @@ func Anonymous(pid int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	kib, err := field(string(status), "RssAnon")
+	kib, err := field(status, "RssAnon")
 	return kib << 10, err
 }

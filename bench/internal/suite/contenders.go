@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
@@ -52,10 +51,7 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 			all = slices.Insert(slices.Delete(all, i, i+1), 0, ref)
 		}
 	}
-	first := 0
-	if len(w.reference) > 0 {
-		first = 1
-	}
+	first := min(len(w.reference), 1)
 	return append(all[:first], slices.DeleteFunc(all[first:], func(c Contender) bool {
 		return !strings.Contains(c.Name, e.Contender)
 	})...)
@@ -65,8 +61,8 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 func (e *Env) golang(g contend.Contender) Contender {
 	c := Contender{Name: g.Name, settles: true}
 	c.argv = func(p param.Params) []string {
-		b, _ := json.Marshal(p) // cannot fail: numbers and a string
-		return []string{e.Self, "contend", g.Workload, g.Name, string(b), strconv.Itoa(p.Millis)}
+		b, _ := json.Marshal(p) // cannot fail: numbers
+		return []string{e.Self, "contend", g.Workload, g.Name, string(b)}
 	}
 	return c
 }
@@ -80,9 +76,9 @@ func (e *Env) native(ctx context.Context, w *Workload) []Contender {
 
 	var all []Contender
 	type arguments = func(param.Params) []any
-	add := func(name, program string, library []string, mode string, args arguments) {
+	add := func(name, program, mode string, args arguments, libraries ...string) {
 		c := Contender{Name: name}
-		path, err := e.build(ctx, program, library)
+		path, err := e.builder.build(ctx, program, libraries...)
 		if err != nil {
 			c.Missing = err.Error()
 		}
@@ -95,26 +91,26 @@ func (e *Env) native(ctx context.Context, w *Workload) []Contender {
 		}
 		all = append(all, c)
 	}
-	modes := []string{"level", "edge", "oneshot"}
-	event, uv := []string{"event"}, []string{"uv"}
+	// Of threads that share a level-triggered descriptor all would be woken for one socket, so that is
+	// one thread where there are several waiters.
+	epoll := func(level, program string, levelArgs, args arguments) {
+		add(level, program, "level", levelArgs)
+		add("c-epoll edge", program, "edge", args)
+		add("c-epoll oneshot", program, "oneshot", args)
+	}
+	libraries := func(mode string, args arguments) {
+		add("libevent", "libevent", mode, args, "event")
+		add("libuv", "libuv", mode, args, "uv")
+	}
 	switch {
 	case w.servers:
-		for _, mode := range modes {
-			add("c-epoll "+mode, "epoll_echo", nil, mode, threads)
-		}
-		add("libevent", "libevent", event, "echo", threads)
-		add("libuv", "libuv", uv, "echo", threads)
+		epoll(cLevel, "epoll_echo", threads, threads)
+		libraries("echo", threads)
 	case w.Name == contend.Core:
-		for _, mode := range modes {
-			add("c-epoll "+mode, "epoll_core", nil, mode, full)
-		}
-		add("libevent", "libevent", event, "core", core)
-		add("libuv", "libuv", uv, "core", core)
+		epoll(cLevel, "epoll_core", full, full)
+		libraries("core", core)
 	case w.Name == contend.Waiters:
-		// Of threads that share a level-triggered descriptor all would be woken for one socket, so this is one thread.
-		add(oneC, "epoll_core", nil, "level", one)
-		add("c-epoll edge", "epoll_core", nil, "edge", full)
-		add("c-epoll oneshot", "epoll_core", nil, "oneshot", full)
+		epoll(oneC, "epoll_core", one, full)
 	}
 	return all
 }

@@ -1,7 +1,7 @@
 package suite
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/native"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
@@ -17,7 +16,6 @@ import (
 type Options struct {
 	Self     string            // this program, which has the commands contend and load
 	Sources  fs.FS             // of the C programs
-	Compiler string            // of C; empty is the system's
 	External map[string]string // further echo servers: names and programs
 	Rounds   int
 	Window   time.Duration // of one sample
@@ -27,7 +25,7 @@ type Options struct {
 	// Contender restricts a run to the reference and the contenders whose names contain it.
 	Contender string
 	Out       io.Writer // the samples, in the format of Go benchmarks
-	Warnings  io.Writer // what is being measured, and failures after which the run continues; nil: none
+	Warnings  io.Writer // what is being measured, and failures after which the run continues
 }
 
 // An Env is the environment of a run. Close removes its files.
@@ -37,60 +35,32 @@ type Env struct {
 
 	dir     string
 	cpus    []int
-	builder *native.Builder
-	built   map[string]build
-}
-
-type build struct {
-	path string
-	err  error
+	builder *builder
 }
 
 // wantFiles is enough for the largest sets: a pair of sockets for each of 9,000, and some more.
 const wantFiles = 20_000
 
 // NewEnv prepares the environment of a run.
-func NewEnv(ctx context.Context, o Options) (*Env, error) {
+func NewEnv(o Options) (*Env, error) {
 	dir, err := os.MkdirTemp("", "socknotify-bench-")
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{Options: o, dir: dir, built: map[string]build{}}
-	if err := e.prepare(ctx); err != nil {
+	e := &Env{Options: o, dir: dir}
+	var err1, err2, err3 error
+	e.builder, err1 = newBuilder(e.Sources, filepath.Join(dir, "c"))
+	e.cpus, err2 = proc.CPUs()
+	e.Files, err3 = proc.RaiseFiles(wantFiles)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
-func (e *Env) prepare(ctx context.Context) error {
-	var err error
-	if e.builder, err = native.NewBuilder(e.Sources, filepath.Join(e.dir, "c"), e.Compiler); err != nil {
-		return err
-	}
-	if e.cpus, err = proc.CPUs(); err != nil {
-		return err
-	}
-	if e.Files, err = proc.RaiseFiles(wantFiles); err != nil {
-		return err
-	}
-	return nil
-}
-
 // Close removes the files of the run.
 func (e *Env) Close() error { return os.RemoveAll(e.dir) }
-
-// CompilerFacts returns the name of the C compiler, or that there is none.
-func (e *Env) CompilerFacts(ctx context.Context) string { return e.builder.Facts(ctx) }
-
-func (e *Env) build(ctx context.Context, program string, libraries []string) (string, error) {
-	b, ok := e.built[program]
-	if !ok {
-		b.path, b.err = e.builder.Build(ctx, program, libraries...)
-		e.built[program] = b
-	}
-	return b.path, b.err
-}
 
 // serverCPUs returns the processors of a contender, and loadCPUs those of the load generator: the
 // others, or all if the contender has them all.
@@ -104,7 +74,5 @@ func (e *Env) loadCPUs(cores int) []int {
 }
 
 func (e *Env) warn(format string, args ...any) {
-	if e.Warnings != nil {
-		fmt.Fprintf(e.Warnings, format+"\n", args...)
-	}
+	fmt.Fprintf(e.Warnings, format+"\n", args...)
 }

@@ -47,15 +47,15 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.
 	return o, nil
 }
 
-// serve measures a server from outside, under the load that the flags of the generator say.
-func serve(load ...string) sampler {
+// serve measures a server from outside, under a load with the parameters.
+func serve(load param.Load) sampler {
 	return func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
 		s, err := e.start(ctx, c, p)
 		if err != nil {
 			return o, err
 		}
 		defer s.stop()
-		if err := s.load(ctx, p, load...); err != nil {
+		if err := s.load(ctx, p, load); err != nil {
 			return o, err
 		}
 		if err := s.warm(ctx, p); err != nil {
@@ -91,7 +91,7 @@ func idle(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o 
 		bytes  *float64
 	}{{few, &before}, {p, &after}} {
 		// The rate keeps few requests in flight, so that a server needs no more buffers than for few connections.
-		if err := s.load(ctx, step.params, "--requests", "1", "--rate", "5000"); err != nil {
+		if err := s.load(ctx, step.params, param.Load{Each: 1, Rate: 5000}); err != nil {
 			return o, err
 		}
 		if err := s.warm(ctx, step.params); err != nil {

@@ -2,15 +2,14 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/counters"
 	"github.com/socknotify/socknotify/bench/internal/param"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
@@ -20,7 +19,7 @@ type scene struct {
 	e            *Env
 	server, gen  *proc.Process
 	addr         string
-	counters     *counters.Counters
+	counters     *proc.Counters
 	countersPath string
 	cpus         []int // of the server
 }
@@ -28,7 +27,7 @@ type scene struct {
 func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
 	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
 	var err error
-	if s.counters, err = counters.Open(s.countersPath); err != nil {
+	if s.counters, err = proc.OpenCounters(s.countersPath); err != nil {
 		return nil, err
 	}
 	s.server, err = proc.Start(c.argv(p), s.cpus)
@@ -55,19 +54,19 @@ func ready(ctx context.Context, p *proc.Process) (string, error) {
 	return rest, nil
 }
 
-// load starts the load generator with further flags. A running one is stopped first.
-func (s *scene) load(ctx context.Context, p param.Params, more ...string) (err error) {
+// load starts the load generator with the parameters. A running one is stopped first.
+func (s *scene) load(ctx context.Context, p param.Params, l param.Load) (err error) {
 	if s.gen != nil {
 		s.gen.Stop()
 	}
 	s.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
-	s.gen, err = proc.Start(append([]string{s.e.Self, "load", s.addr,
-		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
-		"--depth", strconv.Itoa(max(p.Depth, 1)),
-		"--workers", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
-		"--counters", s.countersPath}, more...), cpus)
+	l.Params, l.Addr, l.Counters, l.Workers = p, s.addr, s.countersPath, min(max(p.Cores, 1), len(cpus))
+	b, err := json.Marshal(l)
 	if err != nil {
+		return err
+	}
+	if s.gen, err = proc.Start([]string{s.e.Self, "load", string(b)}, cpus); err != nil {
 		return err
 	}
 	_, err = ready(ctx, s.gen)

@@ -44,9 +44,9 @@ func lines(e *Env) (all []string) {
 // env returns an Env without a C compiler.
 func env(t *testing.T) *Env {
 	t.Helper()
-	e, err := NewEnv(t.Context(), Options{
-		Out: &bytes.Buffer{}, Warnings: &bytes.Buffer{}, Rounds: 2,
-		Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc",
+	t.Setenv("CC", "/nonexistent/cc")
+	e, err := NewEnv(Options{
+		Out: &bytes.Buffer{}, Warnings: &bytes.Buffer{}, Rounds: 2, Self: "self", Sources: fstest.MapFS{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestReferenceFailsOnce(t *testing.T) {
 		return 10, nil
 	})
 	one, two := Set{param.Params{Size: 1}, 1}, Set{param.Params{Size: 2}, 1}
-	w.Name, w.sets = "core", func() []Set { return []Set{one, two} }
+	w.Name, w.sets = "core", []Set{one, two}
 	w.reference = []string{"go-epoll"}
 	e := env(t)
 	err := e.Run(t.Context(), w)

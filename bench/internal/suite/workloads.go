@@ -3,6 +3,7 @@ package suite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
@@ -18,11 +19,9 @@ type Set struct {
 
 // A Workload is one kind of work that is measured.
 type Workload struct {
-	Name string
-	Doc  string
-	sets func() []Set
-	// quick returns the sets of a quick run.
-	quick func() []Set
+	Name        string
+	Doc         string
+	sets, quick []Set // of a run, and of a quick one
 	// reference has the candidates for the reference: it is the first that can run.
 	reference []string
 	sample    sampler
@@ -39,9 +38,9 @@ const (
 // Sets returns the sets to run it with.
 func (w *Workload) Sets(quick bool) []Set {
 	if quick {
-		return w.quick()
+		return w.quick
 	}
-	return w.sets()
+	return w.sets
 }
 
 // The names of the reference, and of its replacement without a C compiler.
@@ -57,38 +56,30 @@ var toC = []string{cLevel, goLoop}
 
 // Workloads returns all workloads.
 func Workloads() []*Workload {
+	small := param.Params{Connections: 100, Size: 64}
+	deep := param.Params{Connections: 100, Size: 64, Depth: 16}
+	again := param.Params{Connections: 32, Size: 64}
 	return []*Workload{
-		{Name: "echo", Doc: "TCP echo over connections that stay", sets: echoSets, reference: toC, servers: true,
-			sample: serve(), quick: func() []Set {
-				return []Set{
-					echoSet(param.Params{Connections: 100, Size: 64}, 1),
-					echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, 1),
-				}
-			}},
-		{Name: "core", Doc: "the event core: sockets that hand a byte on, without the cost of the byte", reference: toC,
-			sample: own, sets: func() []Set {
-				return []Set{
-					coreSet(100, 100, 1), coreSet(1000, 100, 1), coreSet(9000, 100, 1),
-					coreSet(1000, 2, side), coreSet(1000, 1000, side),
-				}
-			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
+		{Name: "echo", Doc: "TCP echo over connections that stay", reference: toC, servers: true, sample: serve(param.Load{}),
+			sets: echoSets(), quick: []Set{serverSet(small, 1, 1), serverSet(deep, 1, 1)}},
+		{Name: "core", Doc: "the event core: sockets that hand a byte on, without the cost of the byte",
+			reference: toC, sample: own,
+			sets: []Set{
+				coreSet(100, 100, 1), coreSet(1000, 100, 1), coreSet(9000, 100, 1),
+				coreSet(1000, 2, side), coreSet(1000, 1000, side),
+			},
+			quick: []Set{coreSet(1000, 100, 1)}},
 		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
-			sample: own, sets: func() []Set {
-				return []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)}
-			}, quick: func() []Set { return []Set{waiterSet(1, 1), waiterSet(16, 1)} }},
+			sample: own, sets: []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)},
+			quick: []Set{waiterSet(1, 1), waiterSet(16, 1)}},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
-			sample: serve("--reconnect"), sets: func() []Set {
-				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, side}}
-			}, quick: func() []Set { return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}} }},
+			sample: serve(param.Load{Reconnect: true}),
+			sets:   []Set{serverSet(again, 1, 1), serverSet(again, 2, side)}, quick: []Set{serverSet(again, 1, 1)}},
 		{Name: "idle", Doc: "memory of idle connections", servers: true, sample: idle,
-			sets: func() []Set {
-				return []Set{{param.Params{Connections: 9000, Size: 64, Cores: 1}, once}}
-			}, quick: func() []Set {
-				return []Set{{param.Params{Connections: 1000, Size: 64, Cores: 1}, 1}}
-			}},
+			sets:  []Set{serverSet(param.Params{Connections: 9000, Size: 64}, 1, once)},
+			quick: []Set{serverSet(param.Params{Connections: 1000, Size: 64}, 1, 1)}},
 		{Name: contend.Redis, Doc: "redis-benchmark's GET", reference: []string{contend.Goroutines},
-			sample: redisBenchmark, sets: func() []Set { return redisSets(1) },
-			quick: func() []Set { return redisSets(100) }},
+			sample: redisBenchmark, sets: redisSets(1), quick: redisSets(100)},
 	}
 }
 
@@ -101,17 +92,17 @@ func echoSets() []Set {
 				if size == 64 && cores == 1 && conns < 9000 {
 					share = 1
 				}
-				sets = append(sets, echoSet(param.Params{Connections: conns, Size: size, Cores: cores}, share))
+				sets = append(sets, serverSet(param.Params{Connections: conns, Size: size}, cores, share))
 			}
 		}
 	}
 	return append(sets,
-		echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, side),
-		echoSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, side))
+		serverSet(param.Params{Connections: 100, Size: 64, Depth: 16}, 1, side),
+		serverSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, 1, side))
 }
 
-func echoSet(p param.Params, share float64) Set {
-	p.Cores = max(p.Cores, 1)
+func serverSet(p param.Params, cores int, share float64) Set {
+	p.Cores = cores
 	return Set{p, share}
 }
 
@@ -127,24 +118,16 @@ func waiterSet(waiters int, share float64) Set {
 // names.
 func Choose(names []string) ([]*Workload, error) {
 	all := Workloads()
-	if len(names) == 0 {
-		return all, nil
-	}
-	wanted := map[string]bool{}
-	for _, n := range names {
-		wanted[n] = true
-	}
-	var chosen []*Workload
 	var known []string
 	for _, w := range all {
 		known = append(known, w.Name)
-		if wanted[w.Name] {
-			chosen = append(chosen, w)
-			delete(wanted, w.Name)
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("no workload %q: there are %s", n, strings.Join(known, ", "))
 		}
 	}
-	for n := range wanted {
-		return nil, fmt.Errorf("no workload %q: there are %s", n, strings.Join(known, ", "))
-	}
-	return chosen, nil
+	return slices.DeleteFunc(all, func(w *Workload) bool {
+		return len(names) > 0 && !slices.Contains(names, w.Name)
+	}), nil
 }

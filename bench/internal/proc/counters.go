@@ -1,5 +1,4 @@
-// Package counters has counts that one process makes and another reads.
-package counters
+package proc
 
 import (
 	"fmt"
@@ -10,27 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counters are counts in a file that both processes map.
+// Counters are counts that one process makes and another reads, in a file that both map.
 type Counters struct{ mem []byte }
 
 const (
-	// Max is how many counts there are.
-	Max = 64
+	// MaxCounters is how many counts there are.
+	MaxCounters = 64
 	// apart is the distance of two counts in bytes, so that they share no cache line.
 	apart = 128
 )
 
-// Open maps the file, and creates it first if it does not exist.
-func Open(path string) (*Counters, error) {
+// OpenCounters maps the file, and creates it first if it does not exist.
+func OpenCounters(path string) (*Counters, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := f.Truncate(Max * apart); err != nil {
+	if err := f.Truncate(MaxCounters * apart); err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, Max*apart, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(f.Fd()), 0, MaxCounters*apart, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
@@ -47,14 +46,14 @@ func (c *Counters) Of(i int) *atomic.Int64 {
 
 // Reset makes all counts zero. No process may be counting.
 func (c *Counters) Reset() {
-	for i := range Max {
+	for i := range MaxCounters {
 		c.Of(i).Store(0)
 	}
 }
 
 // Sum returns the sum of all counts.
 func (c *Counters) Sum() (n int64) {
-	for i := range Max {
+	for i := range MaxCounters {
 		n += c.Of(i).Load()
 	}
 	return n

@@ -1,4 +1,4 @@
-package native
+package suite
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 )
 
 func TestBuild(t *testing.T) {
-	b, err := NewBuilder(fstest.MapFS{
+	b, err := newBuilder(fstest.MapFS{
 		"good.c": {Data: []byte("#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n")},
 		"bad.c":  {Data: []byte("#include \"there_is_no_such_header.h\"\n")},
-	}, t.TempDir(), "")
+	}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := b.Build(t.Context(), "good")
-	if errors.Is(err, ErrNoCompiler) {
+	path, err := b.build(t.Context(), "good")
+	if errors.Is(err, errNoCompiler) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -26,10 +26,10 @@ func TestBuild(t *testing.T) {
 	if said, err := exec.Command(path).Output(); string(said) != "hello\n" || err != nil {
 		t.Errorf("%q, %v", said, err)
 	}
-	if _, err := b.Build(t.Context(), "bad"); err == nil || !strings.Contains(err.Error(), "there_is_no_such_header.h") {
+	if _, err := b.build(t.Context(), "bad"); err == nil || !strings.Contains(err.Error(), "there_is_no_such_header.h") {
 		t.Errorf("%v", err)
 	}
-	if _, err := b.Build(t.Context(), "good", "there_is_no_such_library"); err == nil || !strings.Contains(err.Error(), "there_is_no_such_library") {
+	if _, err := b.compile(t.Context(), "good", []string{"there_is_no_such_library"}); err == nil || !strings.Contains(err.Error(), "there_is_no_such_library") {
 		t.Errorf("%v", err)
 	}
 }
