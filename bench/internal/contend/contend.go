@@ -20,9 +20,12 @@ import (
 type Contender struct {
 	Workload string
 	Name     string
-	// Run runs it. A server calls ready with its address when it listens, and returns only if it fails.
-	Run func(p param.Params, ready func(addr string)) (param.Outcome, error)
+	Run      run
 }
+
+// A run runs a contender. A server calls ready with its address when it listens, and returns only if
+// it fails.
+type run = func(p param.Params, ready func(addr string)) (param.Outcome, error)
 
 // The workloads of contenders. The workloads accept and idle use the echo servers.
 const (
@@ -55,16 +58,13 @@ func All() []Contender {
 
 // ofSocknotify lists the contenders of socknotify on one backend.
 func ofSocknotify(backend string) []Contender {
+	on := func(serve func(param.Params, string, func(string)) error) run {
+		return server(func(p param.Params, ready func(string)) error { return serve(p, backend, ready) })
+	}
 	all := []Contender{
-		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error {
-			return servePort(p, backend, ready)
-		})},
-		{Workload: Echo, Name: " server", Run: server(func(p param.Params, ready func(string)) error {
-			return serveServer(p, backend, ready)
-		})},
-		{Workload: Echo, Name: " overlapped", Run: server(func(p param.Params, ready func(string)) error {
-			return serveOverlapped(p, ready, socknotify.WithBackend(backend))
-		})},
+		{Workload: Echo, Run: on(servePort)},
+		{Workload: Echo, Name: " server", Run: on(serveServer)},
+		{Workload: Echo, Name: " overlapped", Run: on(serveOverlapped)},
 	}
 	edges := kernelEdges(backend)
 	for _, m := range portModes {
@@ -94,9 +94,7 @@ func Find(workload, name string) (Contender, error) {
 }
 
 // server returns the Run of a server. On SIGUSR1 the process returns unused memory to the system.
-func server(
-	serve func(p param.Params, ready func(string)) error,
-) func(param.Params, func(string)) (param.Outcome, error) {
+func server(serve func(p param.Params, ready func(string)) error) run {
 	return func(p param.Params, ready func(string)) (param.Outcome, error) {
 		settle := make(chan os.Signal, 1)
 		signal.Notify(settle, syscall.SIGUSR1)

@@ -26,7 +26,7 @@ var portModes = []portMode{
 }
 
 // portCore is the event core on a port, with one or more waiters.
-func portCore(backend string, m portMode) func(param.Params, func(string)) (param.Outcome, error) {
+func portCore(backend string, m portMode) run {
 	return func(p param.Params, _ func(string)) (param.Outcome, error) {
 		t, err := newTokens(p)
 		if err != nil {

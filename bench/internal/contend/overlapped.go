@@ -16,8 +16,8 @@ type opConn struct {
 }
 
 // serveOverlapped is a server on overlapped operations: a worker for each core on one port.
-func serveOverlapped(p param.Params, ready func(string), opts ...socknotify.Option) error {
-	port, err := socknotify.New[*opConn](opts...)
+func serveOverlapped(p param.Params, backend string, ready func(string)) error {
+	port, err := socknotify.New[*opConn](socknotify.WithBackend(backend))
 	if err != nil {
 		return err
 	}

@@ -37,51 +37,42 @@ func (e *Env) Run(ctx context.Context, w *Workload) error {
 // error.
 func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) error {
 	p := set.Params
+	if need := uint64(max(2*p.Registered, p.Connections) + 100); need > e.Files {
+		e.warn("%s %v is not measured: it needs %d open files, the limit is %d", w.Name, p, need, e.Files)
+		return nil
+	}
 	var entries []Contender
 	for _, c := range contenders {
-		why := c.Missing
-		need := uint64(max(2*p.Registered, p.Connections) + 100)
-		switch {
-		case why == "" && need > e.Files:
-			why = fmt.Sprintf("needs %d open files, the limit is %d", need, e.Files)
-		case why == "":
+		if c.Missing == "" {
 			entries = append(entries, c)
-		}
-		if why != "" {
-			e.warn("%s %v: %s is not measured: %s", w.Name, p, c.Name, why)
-		}
-	}
-	ref := -1
-	for _, name := range w.reference {
-		if ref < 0 {
-			ref = slices.IndexFunc(entries, func(c Contender) bool { return c.Name == name })
+		} else {
+			e.warn("%s %v: %s is not measured: %s", w.Name, p, c.Name, c.Missing)
 		}
 	}
-	if ref < 0 && len(w.reference) > 0 {
+	if len(w.reference) > 0 && (len(entries) == 0 || !slices.Contains(w.reference, entries[0].Name)) {
 		e.warn("%s %v: there is no reference", w.Name, p)
 		return nil
 	}
 	rounds := max(1, int(math.Ceil(float64(e.Rounds)*set.Share-1e-9)))
 	for round := range rounds {
 		e.warn("%s %v: round %d of %d", w.Name, p, round+1, rounds)
-		if err := e.round(ctx, w, p, ref, &entries, round == 0); err != nil {
+		if err := e.round(ctx, w, p, entries, round == 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// round measures the entries once. ref is the index of the reference, or -1.
-func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref int, entries *[]Contender, first bool) error {
+// round measures the entries once. The first one is the reference, if the workload has any.
+func (e *Env) round(ctx context.Context, w *Workload, p param.Params, entries []Contender, first bool) error {
+	n := min(len(w.reference), 1) // references
 	var refs []param.Outcome
-	measureRef := func() error {
-		if ref < 0 {
-			refs = append(refs, param.Outcome{})
-			return nil
-		}
-		o, err := w.sample(ctx, e, &(*entries)[ref], p, first && len(refs) == 0)
-		if err != nil {
-			return fmt.Errorf("the reference: %w", err)
+	measureRef := func() (err error) {
+		var o param.Outcome
+		if n > 0 {
+			if o, err = w.sample(ctx, e, &entries[0], p, first && len(refs) == 0); err != nil {
+				return fmt.Errorf("the reference: %w", err)
+			}
 		}
 		refs = append(refs, o)
 		return nil
@@ -89,9 +80,9 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref int, e
 	if err := measureRef(); err != nil {
 		return err
 	}
-	for i := range *entries {
-		c := &(*entries)[i]
-		if i == ref || c.Missing != "" {
+	for i := range entries[n:] {
+		c := &entries[n+i]
+		if c.Missing != "" {
 			continue
 		}
 		for retakes := 2; ; retakes-- {
@@ -114,8 +105,8 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref int, e
 			}
 		}
 	}
-	if ref >= 0 {
-		e.reportReference(w, p, (*entries)[ref].Name, refs)
+	if n > 0 {
+		e.reportReference(w, p, entries[0].Name, refs)
 	}
 	return nil
 }
