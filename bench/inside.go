@@ -15,7 +15,6 @@ import (
 	"github.com/socknotify/socknotify/internal/load"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
-	"github.com/socknotify/socknotify/bench/internal/param"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
@@ -31,7 +30,7 @@ func contender(_ context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var p param.Params
+	var p contend.Params
 	if err := json.Unmarshal([]byte(args[2]), &p); err != nil {
 		return fmt.Errorf("parameters %q: %w", args[2], err)
 	}
@@ -45,7 +44,7 @@ func contender(_ context.Context, args []string, stdout io.Writer) error {
 // generate is the load generator: load PARAMETERS. It prints a line when its connections are made,
 // and runs until it is ended.
 func generate(ctx context.Context, args []string, stdout io.Writer) error {
-	var l param.Load
+	var l contend.Load
 	if err := json.Unmarshal([]byte(strings.Join(args, " ")), &l); err != nil {
 		return fmt.Errorf("load %q: %w", args, err)
 	}

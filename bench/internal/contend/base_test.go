@@ -3,8 +3,6 @@ package contend
 import (
 	"fmt"
 	"testing"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // With any number of goroutines no byte is lost or duplicated, and none is left when the workload begins.
@@ -18,7 +16,7 @@ func TestBase(t *testing.T) {
 		{2, 2, 1, 4},
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
-			tokens, err := newTokens(param.Params{Registered: tt.registered, Active: tt.active, Batch: tt.batch})
+			tokens, err := newTokens(Params{Registered: tt.registered, Active: tt.active, Batch: tt.batch})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // cpu returns the scheduler run time of all threads of this process.
@@ -29,9 +27,9 @@ type watch struct {
 
 func startWatch() watch { return watch{switches: switches(), start: time.Now(), cpu: cpu()} }
 
-func (w watch) stop(ops int64) param.Outcome {
+func (w watch) stop(ops int64) Outcome {
 	used := cpu() - w.cpu
-	return param.Outcome{
+	return Outcome{
 		Ops: float64(ops), CPU: float64(used), Elapsed: float64(time.Since(w.start)),
 		Switches: float64(switches() - w.switches),
 	}

@@ -12,8 +12,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A Contender runs a workload.
@@ -25,7 +23,7 @@ type Contender struct {
 
 // A run runs a contender. A server calls ready with its address when it listens, and returns only if
 // it fails.
-type run = func(p param.Params, ready func(addr string)) (param.Outcome, error)
+type run = func(p Params, ready func(addr string)) (Outcome, error)
 
 // The workloads of contenders. The workloads accept and idle use the echo servers.
 const (
@@ -58,8 +56,8 @@ func All() []Contender {
 
 // ofSocknotify lists the contenders of socknotify on one backend.
 func ofSocknotify(backend string) []Contender {
-	on := func(serve func(param.Params, string, func(string)) error) run {
-		return server(func(p param.Params, ready func(string)) error { return serve(p, backend, ready) })
+	on := func(serve func(Params, string, func(string)) error) run {
+		return server(func(p Params, ready func(string)) error { return serve(p, backend, ready) })
 	}
 	all := []Contender{
 		{Workload: Echo, Run: on(servePort)},
@@ -94,8 +92,8 @@ func Find(workload, name string) (Contender, error) {
 }
 
 // server returns the Run of a server. On SIGUSR1 the process returns unused memory to the system.
-func server(serve func(p param.Params, ready func(string)) error) run {
-	return func(p param.Params, ready func(string)) (param.Outcome, error) {
+func server(serve func(p Params, ready func(string)) error) run {
+	return func(p Params, ready func(string)) (Outcome, error) {
 		settle := make(chan os.Signal, 1)
 		signal.Notify(settle, syscall.SIGUSR1)
 		go func() {
@@ -103,7 +101,7 @@ func server(serve func(p param.Params, ready func(string)) error) run {
 				godebug.FreeOSMemory()
 			}
 		}()
-		return param.Outcome{}, serve(p, ready)
+		return Outcome{}, serve(p, ready)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A loop is an epoll descriptor that one goroutine uses by hand.
@@ -45,19 +43,19 @@ func (l *loop) wait() ([]unix.EpollEvent, error) {
 }
 
 // loopCore is the event core on level-triggered epoll, by hand in Go.
-func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
+func loopCore(p Params, _ func(string)) (Outcome, error) {
 	t, err := newTokens(p)
 	if err != nil {
-		return param.Outcome{}, err
+		return Outcome{}, err
 	}
 	defer t.close()
 	base := t.base(1, p.Batch)
 	l, err := newLoop(p.Batch)
 	if err != nil {
-		return param.Outcome{}, err
+		return Outcome{}, err
 	}
 	if err := t.each(l.add); err != nil {
-		return param.Outcome{}, err
+		return Outcome{}, err
 	}
 	t.begin()
 	var buf [8]byte
@@ -67,7 +65,7 @@ func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	for turns := 1; turns%16 != 0 || time.Now().Before(until); turns++ {
 		events, err := l.wait()
 		if err != nil {
-			return param.Outcome{}, err
+			return Outcome{}, err
 		}
 		for i := range events {
 			ops += t.pass(int(events[i].Fd), &buf)
@@ -79,10 +77,10 @@ func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
 }
 
 // stdCore is the event core on Go's poller: a goroutine for each socket.
-func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
+func stdCore(p Params, _ func(string)) (Outcome, error) {
 	t, err := newTokens(p)
 	if err != nil {
-		return param.Outcome{}, err
+		return Outcome{}, err
 	}
 	base := t.base(1, p.Batch)
 	var ops atomic.Int64
@@ -117,7 +115,7 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 		return nil
 	})
 	if err != nil {
-		return param.Outcome{}, err
+		return Outcome{}, err
 	}
 	parking.Wait()
 	t.begin()

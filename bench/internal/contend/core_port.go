@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A portMode says how sockets are registered with a port.
@@ -27,17 +25,17 @@ var portModes = []portMode{
 
 // portCore is the event core on a port, with one or more waiters.
 func portCore(backend string, m portMode) run {
-	return func(p param.Params, _ func(string)) (param.Outcome, error) {
+	return func(p Params, _ func(string)) (Outcome, error) {
 		t, err := newTokens(p)
 		if err != nil {
-			return param.Outcome{}, err
+			return Outcome{}, err
 		}
 		defer t.close()
 		waiters := max(p.Waiters, 1)
 		base := t.base(waiters, p.Batch)
 		port, err := socknotify.New[int](socknotify.WithBackend(backend))
 		if err != nil {
-			return param.Outcome{}, err
+			return Outcome{}, err
 		}
 		defer port.Close()
 		err = t.each(func(fd, k int) error {
@@ -48,7 +46,7 @@ func portCore(backend string, m portMode) run {
 			return errors.Join(err, regs[0].Result)
 		})
 		if err != nil {
-			return param.Outcome{}, err
+			return Outcome{}, err
 		}
 		t.begin()
 

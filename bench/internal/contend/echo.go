@@ -9,12 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/sock"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // serveStd is the standard library: a goroutine for each connection.
-func serveStd(_ param.Params, ready func(string)) error {
+func serveStd(_ Params, ready func(string)) error {
 	return serveConns(ready, func(c net.Conn) {
 		defer c.Close()
 		buf := make([]byte, 4096)
@@ -47,7 +45,7 @@ func serveConns(ready func(string), serve func(net.Conn)) error {
 }
 
 // serveNetpoll is cloudwego/netpoll with as many pollers as cores.
-func serveNetpoll(p param.Params, ready func(string)) error {
+func serveNetpoll(p Params, ready func(string)) error {
 	if err := netpoll.Configure(netpoll.Config{PollerNum: p.Cores}); err != nil {
 		return err
 	}
@@ -81,7 +79,7 @@ func serveNetpoll(p param.Params, ready func(string)) error {
 
 // serveLoop is epoll by hand in Go, level-triggered: a thread, an epoll descriptor and a listener for
 // each core.
-func serveLoop(p param.Params, ready func(string)) error {
+func serveLoop(p Params, ready func(string)) error {
 	listeners, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, p.Cores)
 	if err != nil {
 		return err

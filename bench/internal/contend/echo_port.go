@@ -8,8 +8,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 const (
@@ -28,7 +26,7 @@ type portConn struct {
 
 // servePort is socknotify by hand: one port, and a worker for each core. Registrations are one-shot, and accepted
 // connections arrive as notifications, whose key is nil.
-func servePort(p param.Params, backend string, ready func(string)) error {
+func servePort(p Params, backend string, ready func(string)) error {
 	port, err := socknotify.New[*portConn](socknotify.WithBackend(backend))
 	if err != nil {
 		return err

@@ -4,8 +4,6 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // An opConn is a connection with one operation in flight: a receive, or the send of the received bytes.
@@ -16,7 +14,7 @@ type opConn struct {
 }
 
 // serveOverlapped is a server on overlapped operations: a worker for each core on one port.
-func serveOverlapped(p param.Params, backend string, ready func(string)) error {
+func serveOverlapped(p Params, backend string, ready func(string)) error {
 	port, err := socknotify.New[*opConn](socknotify.WithBackend(backend))
 	if err != nil {
 		return err

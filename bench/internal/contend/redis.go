@@ -11,14 +11,12 @@ import (
 	"sync"
 
 	snserver "github.com/socknotify/socknotify/server"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A server of the Redis protocol is here twice: on package server with its defaults, and with a
 // goroutine for each connection. Both find commands and answers with the same code.
 
-func serveRedis(_ param.Params, ready func(string)) error {
+func serveRedis(_ Params, ready func(string)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -27,7 +25,7 @@ func serveRedis(_ param.Params, ready func(string)) error {
 	return (&snserver.Server[struct{}]{Handler: new(store)}).Serve(l)
 }
 
-func serveRedisStd(_ param.Params, ready func(string)) error {
+func serveRedisStd(_ Params, ready func(string)) error {
 	return serveConns(ready, new(store).serve)
 }
 

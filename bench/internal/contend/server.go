@@ -3,8 +3,6 @@ package contend
 import (
 	snserver "github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // echoed is a handler of package server without state.
@@ -23,7 +21,7 @@ func (*echoed) Data(c *snserver.Conn[struct{}], buf []byte) error {
 }
 
 // serveServer is package server: a worker with a port for each core.
-func serveServer(p param.Params, backend string, ready func(string)) error {
+func serveServer(p Params, backend string, ready func(string)) error {
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
 		return err

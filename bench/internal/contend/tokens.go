@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // tokens are registered sockets of which some are active, in pairs: one of two partners has a byte, and passes it to
@@ -17,7 +15,7 @@ type tokens struct {
 	out, in            []int // a byte written to in[i] is read from out[i]
 }
 
-func newTokens(p param.Params) (*tokens, error) {
+func newTokens(p Params) (*tokens, error) {
 	if p.Active < 2 || p.Active%2 != 0 || p.Active > p.Registered {
 		return nil, fmt.Errorf("%d active of %d: must be even, and not more", p.Active, p.Registered)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A Contender is a program that runs a workload.
@@ -18,7 +17,7 @@ type Contender struct {
 	Name string
 	// Missing is the reason if it cannot run; then the other fields are not set.
 	Missing string
-	argv    func(p param.Params) []string
+	argv    func(p contend.Params) []string
 	settles bool // on SIGUSR1 it returns unused memory to the system
 }
 
@@ -37,7 +36,7 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 	if w.servers {
 		for _, name := range slices.Sorted(maps.Keys(e.External)) {
 			argv := []string{e.External[name]}
-			all = append(all, Contender{Name: name, argv: func(param.Params) []string { return argv }})
+			all = append(all, Contender{Name: name, argv: func(contend.Params) []string { return argv }})
 		}
 	}
 	if _, err := exec.LookPath(redisProgram); err != nil && w.Name == contend.Redis {
@@ -60,7 +59,7 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 // golang returns a contender in Go, which is this program.
 func (e *Env) golang(g contend.Contender) Contender {
 	c := Contender{Name: g.Name, settles: true}
-	c.argv = func(p param.Params) []string {
+	c.argv = func(p contend.Params) []string {
 		b, _ := json.Marshal(p) // cannot fail: numbers
 		return []string{e.Self, "contend", g.Workload, g.Name, string(b)}
 	}
@@ -69,20 +68,20 @@ func (e *Env) golang(g contend.Contender) Contender {
 
 // native lists the contenders in C.
 func (e *Env) native(ctx context.Context, w *Workload) []Contender {
-	threads := func(p param.Params) []any { return []any{p.Cores} }
-	core := func(p param.Params) []any { return []any{p.Registered, p.Active, p.Millis} }
-	full := func(p param.Params) []any { return append(core(p), p.Batch, p.Waiters) }
-	one := func(p param.Params) []any { p.Waiters = 1; return full(p) }
+	threads := func(p contend.Params) []any { return []any{p.Cores} }
+	core := func(p contend.Params) []any { return []any{p.Registered, p.Active, p.Millis} }
+	full := func(p contend.Params) []any { return append(core(p), p.Batch, p.Waiters) }
+	one := func(p contend.Params) []any { p.Waiters = 1; return full(p) }
 
 	var all []Contender
-	type arguments = func(param.Params) []any
+	type arguments = func(contend.Params) []any
 	add := func(name, program, mode string, args arguments, libraries ...string) {
 		c := Contender{Name: name}
 		path, err := e.builder.build(ctx, program, libraries...)
 		if err != nil {
 			c.Missing = err.Error()
 		}
-		c.argv = func(p param.Params) []string {
+		c.argv = func(p contend.Params) []string {
 			argv := []string{path, mode}
 			for _, a := range args(p) {
 				argv = append(argv, fmt.Sprint(a))

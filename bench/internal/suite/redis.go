@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 
-	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/contend"
 )
 
 // redisProgram makes the load of the workload redis.
@@ -20,7 +20,7 @@ func redisSets(divisor int) []Set {
 		{50, 1, 2, 150_000}, {500, 1, 2, 150_000}, {50, 16, 2, 1_200_000}, {1, 1, 2, 40_000},
 		{50, 1, 1, 120_000},
 	} {
-		p := param.Params{Connections: s.clients, Depth: s.pipelined, Cores: s.cores}
+		p := contend.Params{Connections: s.clients, Depth: s.pipelined, Cores: s.cores}
 		p.Requests = s.requests / divisor
 		sets = append(sets, Set{p, 1})
 	}
@@ -29,8 +29,8 @@ func redisSets(divisor int) []Set {
 
 // redisBenchmark measures a Redis server under the load of redis-benchmark.
 func redisBenchmark(
-	ctx context.Context, e *Env, c *Contender, p param.Params, _ bool,
-) (o param.Outcome, err error) {
+	ctx context.Context, e *Env, c *Contender, p contend.Params, _ bool,
+) (o contend.Outcome, err error) {
 	s, err := e.start(ctx, c, p)
 	if err != nil {
 		return o, err

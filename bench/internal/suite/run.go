@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/contend"
 )
 
 // Run runs a workload with all its sets. A set whose reference fails ends; the error names it, and
@@ -64,11 +64,11 @@ func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Con
 }
 
 // round measures the entries once. The first one is the reference, if the workload has any.
-func (e *Env) round(ctx context.Context, w *Workload, p param.Params, entries []Contender, first bool) error {
+func (e *Env) round(ctx context.Context, w *Workload, p contend.Params, entries []Contender, first bool) error {
 	n := min(len(w.reference), 1) // references
-	var refs []param.Outcome
+	var refs []contend.Outcome
 	measureRef := func() (err error) {
-		var o param.Outcome
+		var o contend.Outcome
 		if n > 0 {
 			if o, err = w.sample(ctx, e, &entries[0], p, first && len(refs) == 0); err != nil {
 				return fmt.Errorf("the reference: %w", err)
@@ -112,7 +112,7 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, entries []
 }
 
 // reportReference compares the reference with itself, which measures the noise.
-func (e *Env) reportReference(w *Workload, p param.Params, name string, refs []param.Outcome) {
+func (e *Env) reportReference(w *Workload, p contend.Params, name string, refs []contend.Outcome) {
 	if len(refs) < 3 {
 		e.report(w, p, name, refs[0], refs[0], refs[0])
 		return
@@ -125,7 +125,7 @@ func (e *Env) reportReference(w *Workload, p param.Params, name string, refs []p
 
 // report prints a sample as a line of a Go benchmark, for benchstat. before and after are the
 // reference's.
-func (e *Env) report(w *Workload, p param.Params, contender string, before, o, after param.Outcome) {
+func (e *Env) report(w *Workload, p contend.Params, contender string, before, o, after contend.Outcome) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Benchmark%s%s", strings.ToUpper(w.Name[:1]), w.Name[1:])
 	for _, field := range strings.Fields(p.String() + " contender=" + clean.Replace(contender)) {
@@ -133,21 +133,21 @@ func (e *Env) report(w *Workload, p param.Params, contender string, before, o, a
 	}
 	fmt.Fprintf(&b, " %.0f", max(1, o.Ops))
 	value := func(v float64, unit string) { fmt.Fprintf(&b, " %.5g %s", v, unit) }
-	ratio := func(unit string, of func(param.Outcome) float64) {
+	ratio := func(unit string, of func(contend.Outcome) float64) {
 		if before.Ops > 0 && after.Ops > 0 {
 			value(2*of(o)/(of(before)+of(after)), unit)
 		}
 	}
 	if o.CPU > 0 {
 		value(o.PerOp(), "ns/op")
-		ratio("cpu-ratio", param.Outcome.PerOp)
+		ratio("cpu-ratio", contend.Outcome.PerOp)
 		value(o.Rate(), "ops/s")
-		ratio("rate-ratio", param.Outcome.Rate)
+		ratio("rate-ratio", contend.Outcome.Rate)
 		value(o.Switches/o.Ops, "switches/op")
 	}
 	if o.Base > 0 {
 		value(o.Total(), "total-ns/op")
-		ratio("total-ratio", param.Outcome.Total)
+		ratio("total-ratio", contend.Outcome.Total)
 	}
 	if o.Syscalls != nil {
 		value(*o.Syscalls, "syscalls/op")
@@ -164,7 +164,7 @@ var clean = strings.NewReplacer("/", "-", " ", "-", ",", "", "=", "-")
 // steady reports whether the reference cost about the same before and after. If not, the machine
 // has changed in between (other programs share its processor caches, for example), and the sample
 // cannot be compared with either.
-func steady(before, after param.Outcome) bool {
+func steady(before, after contend.Outcome) bool {
 	if before.Ops == 0 || after.Ops == 0 {
 		return true // no reference
 	}
@@ -174,6 +174,6 @@ func steady(before, after param.Outcome) bool {
 // steadyBase reports whether the cost to be subtracted was about the same before and after the
 // workload. With several threads it changes when the host moves the processors of a virtual machine
 // nearer to each other or farther apart.
-func steadyBase(o param.Outcome) bool { return o.BaseAfter == 0 || alike(o.Base, o.BaseAfter) }
+func steadyBase(o contend.Outcome) bool { return o.BaseAfter == 0 || alike(o.Base, o.BaseAfter) }
 
 func alike(a, b float64) bool { return max(a, b) <= 1.25*min(a, b) }

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
 // A sampler measures a contender once. With trace it also counts its system calls, if possible, outside the measured
 // time.
-type sampler func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (param.Outcome, error)
+type sampler func(ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool) (contend.Outcome, error)
 
 // patience bounds the wait for anything that must happen, even on a busy machine.
 const patience = time.Minute
 
 // own lets a contender measure itself. On a busy machine it measures for longer, until there was an operation.
-func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
+func own(ctx context.Context, e *Env, c *Contender, p contend.Params, _ bool) (o contend.Outcome, err error) {
 	p.Millis = int(e.Window.Milliseconds())
 	for begun := time.Now(); ; p.Millis *= 2 {
 		if o, err = ownFor(ctx, e, c, p); err != nil || o.Ops > 0 {
@@ -31,7 +31,7 @@ func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o p
 }
 
 // ownFor lets it measure for the time in the parameters.
-func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.Outcome, err error) {
+func ownFor(ctx context.Context, e *Env, c *Contender, p contend.Params) (o contend.Outcome, err error) {
 	process, err := proc.Start(c.argv(p), e.serverCPUs(p.Cores))
 	if err != nil {
 		return o, err
@@ -48,8 +48,8 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.
 }
 
 // serve measures a server from outside, under a load with the parameters.
-func serve(load param.Load) sampler {
-	return func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
+func serve(load contend.Load) sampler {
+	return func(ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool) (o contend.Outcome, err error) {
 		s, err := e.start(ctx, c, p)
 		if err != nil {
 			return o, err
@@ -76,7 +76,7 @@ func serve(load param.Load) sampler {
 }
 
 // idle measures the memory of connections that had one request each.
-func idle(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
+func idle(ctx context.Context, e *Env, c *Contender, p contend.Params, _ bool) (o contend.Outcome, err error) {
 	s, err := e.start(ctx, c, p)
 	if err != nil {
 		return o, err
@@ -87,11 +87,11 @@ func idle(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o 
 	few.Connections = min(p.Connections, 64)
 	var before, after float64
 	for _, step := range []struct {
-		params param.Params
+		params contend.Params
 		bytes  *float64
 	}{{few, &before}, {p, &after}} {
 		// The rate keeps few requests in flight, so that a server needs no more buffers than for few connections.
-		if err := s.load(ctx, step.params, param.Load{Each: 1, Rate: 5000}); err != nil {
+		if err := s.load(ctx, step.params, contend.Load{Each: 1, Rate: 5000}); err != nil {
 			return o, err
 		}
 		if err := s.warm(ctx, step.params); err != nil {
@@ -102,7 +102,7 @@ func idle(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o 
 		}
 	}
 	per := (after - before) / float64(p.Connections-few.Connections)
-	return param.Outcome{Ops: float64(p.Connections), Bytes: &per}, s.running()
+	return contend.Outcome{Ops: float64(p.Connections), Bytes: &per}, s.running()
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

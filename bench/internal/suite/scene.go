@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
@@ -24,7 +24,7 @@ type scene struct {
 	cpus         []int // of the server
 }
 
-func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
+func (e *Env) start(ctx context.Context, c *Contender, p contend.Params) (*scene, error) {
 	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
 	var err error
 	if s.counters, err = proc.OpenCounters(s.countersPath); err != nil {
@@ -55,7 +55,7 @@ func ready(ctx context.Context, p *proc.Process) (string, error) {
 }
 
 // load starts the load generator with the parameters. A running one is stopped first.
-func (s *scene) load(ctx context.Context, p param.Params, l param.Load) (err error) {
+func (s *scene) load(ctx context.Context, p contend.Params, l contend.Load) (err error) {
 	if s.gen != nil {
 		s.gen.Stop()
 	}
@@ -95,7 +95,7 @@ func (s *scene) running() error {
 
 // warm waits until there are as many answers as connections with requests, and then for the time
 // Warm.
-func (s *scene) warm(ctx context.Context, p param.Params) error {
+func (s *scene) warm(ctx context.Context, p contend.Params) error {
 	want := int64(p.Connections)
 	if p.Busy > 0 {
 		want = int64(p.Busy)
@@ -114,7 +114,7 @@ func (s *scene) warm(ctx context.Context, p param.Params) error {
 // measure measures what the server uses in a time, and the number of its answers. On a busy machine
 // it takes longer, until neither is zero. With calls it also counts system calls, where that is
 // allowed.
-func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o param.Outcome, err error) {
+func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o contend.Outcome, err error) {
 	var count *proc.Calls
 	if calls {
 		if count, err = proc.CountCalls(s.server.Pid()); err != nil {
@@ -172,9 +172,9 @@ func (s *scene) read() (r reading, err error) {
 }
 
 // since returns what the server has used for a number of operations since an earlier reading.
-func (r reading) since(before reading, ops float64) (param.Outcome, error) {
+func (r reading) since(before reading, ops float64) (contend.Outcome, error) {
 	runtime, switches, err := r.used.Since(before.used)
-	return param.Outcome{
+	return contend.Outcome{
 		Ops: ops, CPU: float64(runtime),
 		Elapsed: float64(r.at.Sub(before.at)), Switches: float64(switches),
 	}, err

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/contend"
 )
 
 func TestSets(t *testing.T) {
@@ -19,7 +19,7 @@ func TestSets(t *testing.T) {
 			if len(sets) == 0 {
 				t.Errorf("%s, quick %v: no parameters", w.Name, quick)
 			}
-			seen := map[param.Params]bool{}
+			seen := map[contend.Params]bool{}
 			for _, s := range sets {
 				p := s.Params
 				if seen[p] || s.Share <= 0 || s.Share > 1 || p.Cores < 1 || p.Active%2 != 0 || p.Active > p.Registered {
@@ -84,11 +84,11 @@ func TestContendersWithoutCompiler(t *testing.T) {
 func fake(order *[]string, cost func(name string, nth int) (float64, error)) *Workload {
 	nth := map[string]int{}
 	return &Workload{Name: "fake", reference: []string{"none", "ref"},
-		sample: func(_ context.Context, _ *Env, c *Contender, _ param.Params, _ bool) (param.Outcome, error) {
+		sample: func(_ context.Context, _ *Env, c *Contender, _ contend.Params, _ bool) (contend.Outcome, error) {
 			*order = append(*order, c.Name)
 			nth[c.Name]++
 			ns, err := cost(c.Name, nth[c.Name])
-			return param.Outcome{Ops: 1, CPU: ns, Elapsed: 1}, err
+			return contend.Outcome{Ops: 1, CPU: ns, Elapsed: 1}, err
 		}}
 }
 
@@ -155,8 +155,8 @@ func TestRetakes(t *testing.T) {
 func TestRetakesOfBase(t *testing.T) {
 	samples := 0
 	w := &Workload{Name: "fake", reference: []string{"ref"},
-		sample: func(_ context.Context, _ *Env, c *Contender, _ param.Params, _ bool) (param.Outcome, error) {
-			o := param.Outcome{Ops: 1, CPU: 30, Elapsed: 1, Base: 10}
+		sample: func(_ context.Context, _ *Env, c *Contender, _ contend.Params, _ bool) (contend.Outcome, error) {
+			o := contend.Outcome{Ops: 1, CPU: 30, Elapsed: 1, Base: 10}
 			if c.Name == "a" {
 				samples++
 				o.BaseAfter = []float64{20, 12, 99}[samples-1]
@@ -180,7 +180,7 @@ func TestReferenceFailsOnce(t *testing.T) {
 		}
 		return 10, nil
 	})
-	one, two := Set{param.Params{Size: 1}, 1}, Set{param.Params{Size: 2}, 1}
+	one, two := Set{contend.Params{Size: 1}, 1}, Set{contend.Params{Size: 2}, 1}
 	w.Name, w.sets = "core", []Set{one, two}
 	w.reference = []string{"go-epoll"}
 	e := env(t)
@@ -197,7 +197,7 @@ func TestTooFewFiles(t *testing.T) {
 	e.Files = 1000
 	var order []string
 	w := fake(&order, func(string, int) (float64, error) { return 1, nil })
-	set := Set{Params: param.Params{Connections: 9000}, Share: 1}
+	set := Set{Params: contend.Params{Connections: 9000}, Share: 1}
 	err := e.runSet(t.Context(), w, set, []Contender{{Name: "ref"}})
 	if said := e.Warnings.(*bytes.Buffer).String(); err != nil || len(order) > 0 || !strings.Contains(said, "the limit is 1000") {
 		t.Errorf("%v, %v, %s", err, order, said)

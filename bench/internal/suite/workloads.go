@@ -7,12 +7,11 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
-	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A Set is a set of parameters to run a workload with.
 type Set struct {
-	Params param.Params
+	Params contend.Params
 	// Share is the part of the rounds that this set has.
 	Share float64
 }
@@ -56,11 +55,11 @@ var toC = []string{cLevel, goLoop}
 
 // Workloads returns all workloads.
 func Workloads() []*Workload {
-	small := param.Params{Connections: 100, Size: 64}
-	deep := param.Params{Connections: 100, Size: 64, Depth: 16}
-	again := param.Params{Connections: 32, Size: 64}
+	small := contend.Params{Connections: 100, Size: 64}
+	deep := contend.Params{Connections: 100, Size: 64, Depth: 16}
+	again := contend.Params{Connections: 32, Size: 64}
 	return []*Workload{
-		{Name: "echo", Doc: "TCP echo over connections that stay", reference: toC, servers: true, sample: serve(param.Load{}),
+		{Name: "echo", Doc: "TCP echo over connections that stay", reference: toC, servers: true, sample: serve(contend.Load{}),
 			sets: echoSets(), quick: []Set{serverSet(small, 1, 1), serverSet(deep, 1, 1)}},
 		{Name: "core", Doc: "the event core: sockets that hand a byte on, without the cost of the byte",
 			reference: toC, sample: own,
@@ -73,11 +72,11 @@ func Workloads() []*Workload {
 			sample: own, sets: []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)},
 			quick: []Set{waiterSet(1, 1), waiterSet(16, 1)}},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
-			sample: serve(param.Load{Reconnect: true}),
+			sample: serve(contend.Load{Reconnect: true}),
 			sets:   []Set{serverSet(again, 1, 1), serverSet(again, 2, side)}, quick: []Set{serverSet(again, 1, 1)}},
 		{Name: "idle", Doc: "memory of idle connections", servers: true, sample: idle,
-			sets:  []Set{serverSet(param.Params{Connections: 9000, Size: 64}, 1, once)},
-			quick: []Set{serverSet(param.Params{Connections: 1000, Size: 64}, 1, 1)}},
+			sets:  []Set{serverSet(contend.Params{Connections: 9000, Size: 64}, 1, once)},
+			quick: []Set{serverSet(contend.Params{Connections: 1000, Size: 64}, 1, 1)}},
 		{Name: contend.Redis, Doc: "redis-benchmark's GET", reference: []string{contend.Goroutines},
 			sample: redisBenchmark, sets: redisSets(1), quick: redisSets(100)},
 	}
@@ -92,26 +91,26 @@ func echoSets() []Set {
 				if size == 64 && cores == 1 && conns < 9000 {
 					share = 1
 				}
-				sets = append(sets, serverSet(param.Params{Connections: conns, Size: size}, cores, share))
+				sets = append(sets, serverSet(contend.Params{Connections: conns, Size: size}, cores, share))
 			}
 		}
 	}
 	return append(sets,
-		serverSet(param.Params{Connections: 100, Size: 64, Depth: 16}, 1, side),
-		serverSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, 1, side))
+		serverSet(contend.Params{Connections: 100, Size: 64, Depth: 16}, 1, side),
+		serverSet(contend.Params{Connections: 1000, Busy: 8, Size: 64}, 1, side))
 }
 
-func serverSet(p param.Params, cores int, share float64) Set {
+func serverSet(p contend.Params, cores int, share float64) Set {
 	p.Cores = cores
 	return Set{p, share}
 }
 
 func coreSet(registered, active int, share float64) Set {
-	return Set{param.Params{Registered: registered, Active: active, Batch: 256, Waiters: 1, Cores: 1}, share}
+	return Set{contend.Params{Registered: registered, Active: active, Batch: 256, Waiters: 1, Cores: 1}, share}
 }
 
 func waiterSet(waiters int, share float64) Set {
-	return Set{param.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, share}
+	return Set{contend.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, share}
 }
 
 // Choose returns the workloads with these names, in the order of Workloads, or all if there are no

@@ -1,12 +1,12 @@
-// Package param has the types that the processes of a run exchange: the parameters of a workload, and the outcome of
-// one sample.
-package param
+package contend
 
 import (
 	"fmt"
 	"strings"
 	"time"
 )
+
+// The processes of a run exchange the types below as JSON.
 
 // Params are the parameters of a workload. Those that do not apply are zero.
 type Params struct {
