@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -37,10 +36,11 @@ func main() {
 
 func run(all bool, args []string) error {
 	began := time.Now()
-	root, others, err := modules()
+	dirs, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output() // of go.work, the root first
 	if err != nil {
-		return err
+		return fmt.Errorf("go list: %w", err)
 	}
+	root, others, _ := strings.Cut(strings.TrimSpace(string(dirs)), "\n")
 	var r report
 	// Most tests wait for a peer or a kernel, and use little of a processor. Linking takes a good part
 	// of the rest, and less of it without DWARF.
@@ -56,10 +56,10 @@ func run(all bool, args []string) error {
 	if err := r.test(root, args, longest...); err != nil {
 		return err
 	}
-	for _, dir := range others {
+	for dir := range strings.FieldsSeq(others) {
 		if !all {
-			r.leave("a module of its own", dir)
-		} else if err := r.test(filepath.Join(root, dir), args); err != nil {
+			r.leave("a module of its own", strings.TrimPrefix(dir, root))
+		} else if err := r.test(dir, args); err != nil {
 			return err
 		}
 	}
@@ -68,27 +68,6 @@ func run(all bool, args []string) error {
 		return fmt.Errorf("%d packages failed", r.failed)
 	}
 	return nil
-}
-
-// modules returns the folder of the root module, and those of the others below it.
-func modules() (root string, others []string, err error) {
-	_, file, _, _ := runtime.Caller(0)
-	root = filepath.Dir(filepath.Dir(filepath.Dir(file)))
-	err = filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && p != root {
-			return filepath.SkipDir
-		}
-		if dir := filepath.Dir(p); d.Name() == "go.mod" && dir != root {
-			rel, err := filepath.Rel(root, dir)
-			others = append(others, filepath.ToSlash(rel))
-			return err
-		}
-		return nil
-	})
-	return root, others, err
 }
 
 // A report is what the tests have said.
@@ -109,17 +88,9 @@ type leftOut struct {
 func (r *report) test(dir string, args []string, first ...string) error {
 	args = slices.Concat([]string{"test", "-json"}, args, first, []string{"./..."})
 	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
+	cmd.Dir = dir
 	before := r.failed
-	results.Read(out, r.add)
-	if err := cmd.Wait(); err != nil && r.failed == before {
+	if err := results.Run(cmd, r.add); err != nil && r.failed == before {
 		return fmt.Errorf("go test in %s: %w", dir, err)
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func run(rounds, load int, args, patterns []string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	file, err := delays(work)
+	overlay, err := delays(work)
 	if err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func run(rounds, load int, args, patterns []string) error {
 	for _, w := range ways {
 		args := slices.Clone(args)
 		if w.delays {
-			args = append(args, "-overlay="+file)
+			args = append(args, "-overlay="+overlay)
 		}
 		cmd := exec.Command("go", append(args, patterns...)...)
 		cmd.Env = append(os.Environ(),
@@ -111,32 +110,10 @@ func run(rounds, load int, args, patterns []string) error {
 	return nil
 }
 
-// delays writes the overlay with delays in the packages of this module and of two others.
-func delays(work string) (file string, err error) {
-	cmd := exec.Command("go", "list", "-f", "{{.Dir}}", "./...", "./gateway", "./park/http2")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", err
-	}
-	dirs := slices.DeleteFunc(strings.Fields(string(out)), func(dir string) bool {
-		return filepath.Base(dir) == "delay"
-	})
-	return overlay(work, dirs)
-}
-
 // run runs go test, prints what failed and counts it.
 func (w way) run(cmd *exec.Cmd, failures map[string]int) error {
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
 	failed := map[string]bool{} // packages
-	results.Read(out, func(r results.Result) {
+	err := results.Run(cmd, func(r results.Result) {
 		name := r.Package + " " + r.Test
 		switch {
 		case r.Action != "fail":
@@ -152,7 +129,7 @@ func (w way) run(cmd *exec.Cmd, failures map[string]int) error {
 			failures[name]++
 		}
 	})
-	if err := cmd.Wait(); err != nil && len(failed) == 0 {
+	if err != nil && len(failed) == 0 {
 		return fmt.Errorf("go test: %w", err)
 	}
 	return nil

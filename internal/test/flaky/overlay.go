@@ -1,53 +1,49 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/socknotify/socknotify/internal/test/results"
 )
 
 const delayImport = `; import socknotifyDelay "github.com/socknotify/socknotify/internal/test/delay"`
 
-// overlay writes copies of the Go files of some folders into dir, with delays before statements that
-// synchronise, and returns the file for go build -overlay. Lines keep their numbers.
-func overlay(dir string, packages []string) (string, error) {
-	replace := map[string]string{}
-	for _, pkg := range packages {
-		files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+// delays writes copies of the Go files of this module and of two others into dir, with delays before
+// statements that synchronise, and returns the file for go build -overlay. Lines keep their numbers.
+func delays(dir string) (string, error) {
+	cmd := exec.Command("go", "list", "-f", "{{.Dir}}/*.go", "./...", "./gateway", "./park/http2")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", err
+	}
+	texts := map[string]string{}
+	for pattern := range strings.FieldsSeq(string(out)) {
+		if strings.HasSuffix(pattern, "/delay/*.go") {
+			continue
+		}
+		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return "", err
 		}
 		for _, file := range files {
-			src, err := os.ReadFile(file)
+			text, err := delayed(file)
 			if err != nil {
 				return "", err
 			}
-			out, err := delayed(file, src)
-			if err != nil {
-				return "", err
+			if text != nil {
+				texts[file] = string(text)
 			}
-			if out == nil {
-				continue
-			}
-			to := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-			if err := os.WriteFile(to, out, 0o666); err != nil {
-				return "", err
-			}
-			replace[file] = to
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, text, 0o666)
+	return results.Overlay(dir, texts)
 }
 
 // synchronising are the methods before whose calls a delay is inserted.
@@ -57,7 +53,11 @@ var synchronising = []string{
 }
 
 // delayed returns a file with delays, or nil if it has no place for one.
-func delayed(name string, src []byte) ([]byte, error) {
+func delayed(name string) ([]byte, error) {
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, src, parser.ParseComments)
 	if err != nil {
@@ -73,15 +73,17 @@ func delayed(name string, src []byte) ([]byte, error) {
 	}
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
-		if !ok || f.Body == nil || strings.Contains(directives(f), "//go:nosplit") {
+		if !ok || f.Body == nil {
+			continue
+		}
+		nosplit := func(c *ast.Comment) bool { return c.Text == "//go:nosplit" }
+		if f.Doc != nil && slices.ContainsFunc(f.Doc.List, nosplit) {
 			continue
 		}
 		ast.Inspect(f.Body, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.BlockStmt:
-				if len(n.List) > 0 && !isClause(n.List[0]) {
-					visit(n.List)
-				}
+				visit(n.List)
 			case *ast.CaseClause:
 				visit(n.Body)
 			case *ast.CommClause:
@@ -101,31 +103,13 @@ func delayed(name string, src []byte) ([]byte, error) {
 	return slices.Insert(out, files.Position(file.Name.End()).Offset, []byte(delayImport)...), nil
 }
 
-func directives(f *ast.FuncDecl) string {
-	var b strings.Builder
-	if f.Doc != nil {
-		for _, c := range f.Doc.List {
-			b.WriteString(c.Text)
-		}
-	}
-	return b.String()
-}
-
-func isClause(s ast.Stmt) bool {
-	switch s.(type) {
-	case *ast.CaseClause, *ast.CommClause:
-		return true
-	}
-	return false
-}
-
 // synchronises reports whether a statement itself, not a block or function inside it, uses a channel,
 // starts a goroutine, or calls one of the methods.
 func synchronises(stmt ast.Stmt) bool {
 	switch stmt.(type) {
 	case *ast.GoStmt, *ast.SendStmt, *ast.SelectStmt:
 		return true
-	case *ast.DeferStmt, *ast.DeclStmt:
+	case *ast.DeferStmt, *ast.DeclStmt, *ast.CaseClause, *ast.CommClause:
 		return false
 	}
 	found := false

@@ -1,4 +1,4 @@
-// Package results reads what go test -json prints.
+// Package results runs go test and reads its results, for the commands below internal/test.
 package results
 
 import (
@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -17,10 +20,23 @@ type Result struct {
 	Output        string
 }
 
-// Read calls each with every result until in ends. A test without a result, because its program has
-// ended before, has failed if it has printed something, such as a panic. Lines that are not of that
-// format, and what the compiler said, are printed.
-func Read(in io.Reader, each func(Result)) {
+// Run runs go test -json, and calls each with every result. A test without a result, because its
+// program has ended before, has failed if it has printed something, such as a panic. Lines that are
+// not of that format, and what the compiler said, are printed.
+func Run(cmd *exec.Cmd, each func(Result)) error {
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	read(out, each)
+	return cmd.Wait()
+}
+
+func read(in io.Reader, each func(Result)) {
 	type test struct{ pkg, name string }
 	output := map[test]*strings.Builder{}
 	lines := bufio.NewReader(in)
@@ -68,4 +84,23 @@ func said(output string) bool {
 		}
 	}
 	return false
+}
+
+// Overlay returns a file for go build -overlay, which gives Go files other texts. It writes the texts
+// into dir, too.
+func Overlay(dir string, texts map[string]string) (string, error) {
+	replace := map[string]string{}
+	for file, text := range texts {
+		to := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		if err := os.WriteFile(to, []byte(text), 0o666); err != nil {
+			return "", err
+		}
+		replace[file] = to
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, text, 0o666)
 }

@@ -17,7 +17,7 @@ func TestUnfinished(t *testing.T) {
 {"Action":"fail","Package":"p","Elapsed":1}
 `
 	var got []string
-	Read(strings.NewReader(in), func(r Result) {
+	read(strings.NewReader(in), func(r Result) {
 		got = append(got, fmt.Sprintf("%s %s %q", r.Action, r.Test, r.Output))
 	})
 	want := []string{
