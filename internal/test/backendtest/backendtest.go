@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -22,38 +22,40 @@ type choice struct {
 // choose chooses once: the ports of a test must be on one fake system.
 var choose = sync.OnceValues(func() (choice, error) { return chosen(os.Getenv("SOCKNOTIFY_BACKEND")) })
 
-func chosen(only string) (choice, error) {
-	var c choice
-	fake, whyNot := fakes()
-	all := append(system.List(), fake...)
-	if only == "" {
-		for name, why := range whyNot {
-			c.refused = append(c.refused, fmt.Sprintf("%s: %v", name, why))
+// others are further backends that tests run on, unless this system refuses them: the fake one on Linux,
+// and one that is in the list of Windows only where Windows has it.
+var others = map[string][]string{"linux": {"psn-fake"}, "windows": {"psn"}}[runtime.GOOS]
+
+func chosen(only string) (c choice, err error) {
+	if only != "" {
+		b, err := find(only)
+		if err != nil {
+			return c, fmt.Errorf("SOCKNOTIFY_BACKEND=%s: %w", only, err)
 		}
-		for _, name := range preferred {
-			if _, ok := system.Find(name); !ok {
-				c.refused = append(c.refused, fmt.Sprintf("%s: %v", name, system.Absent(name)))
-			}
-		}
-		slices.Sort(c.refused)
-		c.list = all
-		return c, nil
+		return choice{list: []system.Backend{b}}, nil
 	}
-	for _, r := range all {
-		if r.Name == only {
-			c.list = []system.Backend{r}
-			return c, nil
+	c.list = system.List()
+	for _, name := range others {
+		if b, err := find(name); err != nil {
+			c.refused = append(c.refused, fmt.Sprintf("%s: %v", name, err))
+		} else if _, listed := system.Find(name); !listed {
+			c.list = append(c.list, b)
 		}
 	}
-	r, why := fakeNamed(only)
-	if errors.Is(why, errUnknown) {
-		why = system.Absent(only)
-	}
-	if why != nil {
-		return c, fmt.Errorf("SOCKNOTIFY_BACKEND=%s: %w", only, why)
-	}
-	c.list = []system.Backend{r}
 	return c, nil
+}
+
+// find returns a backend of the system or a fake one, or the reason why there is none.
+func find(name string) (system.Backend, error) {
+	b, ok := system.Find(name)
+	if ok {
+		return b, nil
+	}
+	b, err := fake(name)
+	if err == errUnknown {
+		err = system.Absent(name)
+	}
+	return b, err
 }
 
 // errUnknown is of a name that no fake backend has.

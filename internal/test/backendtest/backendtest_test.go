@@ -21,7 +21,7 @@ func TestChosen(t *testing.T) {
 			t.Errorf("%s: %v, %v", b.Name, one, err)
 		}
 	}
-	for _, name := range []string{"quill", "iouring", psnFakeNamed("x")} {
+	for _, name := range []string{"quill", "iouring", "psn-fake-x", "psn-fakes"} {
 		c, err := chosen(name)
 		if !errors.Is(err, errors.ErrUnsupported) || len(c.list) != 0 || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, %v", name, c, err)
@@ -29,21 +29,20 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-func psnFakeNamed(seed string) string { return "psn-fake-" + seed }
-
 // Every backend that tests know of is in the list, or among those that are refused with a reason.
 func TestRefusedSaysWhy(t *testing.T) {
 	all, err := chosen("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, refused := fakes()
-	for name, why := range refused {
-		if why == nil || !slices.ContainsFunc(all.refused, func(s string) bool { return strings.HasPrefix(s, name+": ") }) {
-			t.Errorf("%s is refused for %v, which is not in %q", name, why, all.refused)
-		}
-		if _, err := chosen(name); !errors.Is(err, why) {
-			t.Errorf("%s: %v; want %v", name, err, why)
+	for _, name := range others {
+		_, why := chosen(name)
+		listed := slices.ContainsFunc(all.list, func(b system.Backend) bool { return b.Name == name })
+		refused := slices.ContainsFunc(all.refused, func(s string) bool {
+			return why != nil && strings.HasPrefix(s, name+": ") && strings.HasSuffix(why.Error(), s)
+		})
+		if listed == refused || listed != (why == nil) {
+			t.Errorf("%s: listed %v, %v; refused are %q", name, listed, why, all.refused)
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package backendtest
 
 import (
+	"sync/atomic"
+
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // Hooked is a backend with hooks between it and the port. Any hook may be nil.
@@ -15,6 +18,8 @@ type Hooked struct {
 	Refuse func(c *backend.Change) error
 	// PolledOne replaces PollOne.
 	PolledOne func(handle uintptr) backend.Mask
+
+	polls atomic.Uint64 // for reports
 }
 
 // PollOne is the backend's, unless PolledOne replaces it.
@@ -40,6 +45,9 @@ func (h *Hooked) Poll(changes []backend.Change, ready []backend.Ready) int {
 		}
 		changes = nil
 	}
+	if len(ready) > 0 {
+		h.polls.Add(1)
+	}
 	n := h.Poller.Poll(changes, ready)
 	if h.After != nil && n > 0 {
 		h.After(ready[:n])
@@ -52,6 +60,34 @@ func On(poller backend.Poller, name string) func(*system.Options) {
 	return func(o *system.Options) {
 		o.Backend = &system.Backend{Name: name, Open: func() (backend.Poller, error) { return poller, nil }}
 	}
+}
+
+// Counted is With, for a backend that counts how often it is polled; see Polls.
+func Counted(name string) func(*system.Options) {
+	return func(o *system.Options) {
+		With(name)(o)
+		if o.Backend == nil {
+			return // socknotify.New says why
+		}
+		b := *o.Backend
+		o.Backend = &system.Backend{Name: b.Name, Open: func() (backend.Poller, error) {
+			p, err := b.Open()
+			if err != nil {
+				return nil, err
+			}
+			return &Hooked{Poller: p}, nil
+		}}
+	}
+}
+
+// Polls returns how often a port that was made with Counted has asked its backend for reports. A port that goes on
+// asking while nothing can be dequeued spins. ok is false for any other port.
+func Polls(p any) (n uint64, ok bool) {
+	h, ok := port.Of(p).Core.Poller.(*Hooked)
+	if !ok {
+		return 0, false
+	}
+	return h.polls.Load(), true
 }
 
 // During runs f once, between the backend's next report and its delivery.

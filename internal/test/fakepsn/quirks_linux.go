@@ -37,8 +37,8 @@ type Quirks struct {
 	// The end of a stream is IN too. Otherwise it is HANGUP alone, and is not reported without HANGUP in the
 	// filter.
 	EndIsIn bool
-	// A reset is only ERR, or only HANGUP. Otherwise both.
-	ResetIsErr, ResetIsHangup bool
+	// A reset is only ERR. Otherwise it is HANGUP too.
+	ResetIsErr bool
 }
 
 // Seeded returns random Quirks, without those that only weaken the reports of a socket.

@@ -1,6 +1,11 @@
 package fakepsn
 
-import "github.com/socknotify/socknotify/internal/backend/psn"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/socknotify/socknotify/internal/backend/psn"
+)
 
 // A registration registers one socket with one port.
 type registration struct {
@@ -90,12 +95,8 @@ func (r *registration) withdraw() {
 	if !r.queued {
 		return
 	}
-	q := r.port.queue
-	for i := range q {
-		if q[i].reg == r {
-			r.port.queue = append(q[:i], q[i+1:]...)
-			break
-		}
+	if i := slices.IndexFunc(r.port.queue, func(p packet) bool { return p.reg == r }); i >= 0 {
+		r.port.queue = slices.Delete(r.port.queue, i, i+1)
 	}
 	r.queued, r.events = false, 0
 }
@@ -120,7 +121,7 @@ func (k *Kernel) apply(p *port, e *psn.Registration) uint32 {
 		return k.enable(p, r, e, c)
 	case opDisable, opRemove:
 		if r == nil || r.port != p {
-			return k.q.code(k.q.NotFound, errorNotFound)
+			return cmp.Or(k.q.NotFound, errorNotFound)
 		}
 		if e.Op == opRemove {
 			k.remove(r)
@@ -142,9 +143,9 @@ func (k *Kernel) enable(p *port, r *registration, e *psn.Registration, cookie ui
 	}
 	switch {
 	case r != nil && r.port != p:
-		return k.q.code(k.q.OtherPort, errorAccessDenied)
+		return cmp.Or(k.q.OtherPort, errorAccessDenied)
 	case r == nil && k.q.RemoveBlocks && k.leaving[cookie] > 0, r != nil && k.q.StrictEnable && r.queued:
-		return k.q.code(k.q.Busy, errorBusy)
+		return cmp.Or(k.q.Busy, errorBusy)
 	case r == nil:
 		r = &registration{fd: int(e.Socket), cookie: cookie, port: p, key: e.Key}
 		if !p.watch(r) {
@@ -178,11 +179,4 @@ func (k *Kernel) remove(r *registration) {
 		return
 	}
 	p.push(last)
-}
-
-func (q *Quirks) code(chosen, plausible uint32) uint32 {
-	if chosen != 0 {
-		return chosen
-	}
-	return plausible
 }

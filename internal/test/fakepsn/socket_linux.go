@@ -72,11 +72,8 @@ func (q *Quirks) native(revents int16, kind backend.Kind, unread, connected bool
 		return c
 	case revents&(dead|unix.POLLERR) == dead|unix.POLLERR:
 		c &^= in | out
-		switch {
-		case q.ResetIsErr, !connected:
+		if q.ResetIsErr || !connected {
 			return c
-		case q.ResetIsHangup:
-			return c&^err | hangup
 		}
 		return c | hangup
 	}

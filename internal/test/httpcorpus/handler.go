@@ -24,9 +24,7 @@ type connKey struct{}
 // Handler returns the handler for the requests of the corpus.
 func Handler() http.Handler {
 	mux := http.NewServeMux()
-	handle := func(pattern string, f func(http.ResponseWriter, *http.Request)) {
-		mux.HandleFunc(pattern, f)
-	}
+	handle := mux.HandleFunc
 	handle("/hello", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello\n") })
 	handle("/echo", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -9,8 +9,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -158,12 +156,12 @@ func CPU() int64 {
 
 func residentSize() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
+	var size, resident int64 // in pages
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &size, &resident)
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	pages, err := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return pages * int64(os.Getpagesize())
+	return resident * int64(os.Getpagesize())
 }

@@ -1,7 +1,7 @@
 package words
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -38,21 +38,19 @@ func Invalid(t *testing.T, field string, err error) {
 	}
 }
 
-// A recorder is a slog.Handler that keeps the records.
+// A recorder keeps the records that a slog.JSONHandler writes.
 type recorder struct {
 	mu      sync.Mutex
-	records []slog.Record
+	records []map[string]any
 }
 
-func (r *recorder) Enabled(context.Context, slog.Level) bool { return true }
-func (r *recorder) WithAttrs([]slog.Attr) slog.Handler       { return r }
-func (r *recorder) WithGroup(string) slog.Handler            { return r }
-
-func (r *recorder) Handle(_ context.Context, record slog.Record) error {
+func (r *recorder) Write(line []byte) (int, error) {
+	var record map[string]any
+	err := json.Unmarshal(line, &record)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.records = append(r.records, record.Clone())
-	return nil
+	r.records = append(r.records, record)
+	return len(line), err
 }
 
 // logged reports whether a panic with the text was logged as an error with the keys of the
@@ -60,14 +58,11 @@ func (r *recorder) Handle(_ context.Context, record slog.Record) error {
 func (r *recorder) logged(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.records, func(record slog.Record) bool {
-		got := map[string]string{}
-		record.Attrs(func(a slog.Attr) bool {
-			got[a.Key] = a.Value.String()
-			return true
-		})
-		return record.Level == slog.LevelError && got["panic"] == text && got["remote"] != "" &&
-			strings.Contains(got["stack"], "goroutine ")
+	return slices.ContainsFunc(r.records, func(got map[string]any) bool {
+		remote, _ := got["remote"].(string)
+		stack, _ := got["stack"].(string)
+		return got["level"] == "ERROR" && got["panic"] == text && remote != "" &&
+			strings.Contains(stack, "goroutine ")
 	})
 }
 
@@ -78,7 +73,7 @@ func Panic(t *testing.T, provoke func(value string)) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	r := new(recorder)
-	slog.SetDefault(slog.New(r))
+	slog.SetDefault(slog.New(slog.NewJSONHandler(r, nil)))
 	value := "the panic of " + t.Name()
 	provoke(value)
 	await.Until(t, "the panic is logged", func() bool { return r.logged(value) })

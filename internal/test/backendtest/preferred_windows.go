@@ -1,4 +1,0 @@
-package backendtest
-
-// preferred are backends that are left out of the system's own list where the system refuses them.
-var preferred = []string{"psn"}
