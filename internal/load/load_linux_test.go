@@ -2,6 +2,7 @@ package load_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -49,17 +50,18 @@ func serve(t *testing.T, handle func(c *net.TCPConn, i int)) (addr string) {
 	return l.Addr().String()
 }
 
-// echo sends back what it receives, until the end or an error. It passes the number of bytes to told before.
-func echo(c *net.TCPConn, told func(n int)) {
+// echo sends back what it receives, until an error, which is io.EOF at the end. It passes the number of bytes to told
+// before.
+func echo(c net.Conn, told func(n int)) error {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(b)
 		if err != nil {
-			return
+			return err
 		}
 		told(n)
 		if _, err := c.Write(b[:n]); err != nil {
-			return
+			return err
 		}
 	}
 }
@@ -127,36 +129,63 @@ func healthy(t *testing.T, cfg load.Config, res load.Result, err error) {
 	}
 }
 
-// Every request is answered and counted: what the server echoed is what was counted.
+// Every request is answered and counted: what the server echoed is what was counted. With TLS each connection ends
+// with a close_notify.
 func TestAnswers(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, c := range map[string]struct {
 			set   func(*load.Config)
 			bytes int64
+			tls   bool // with TLS, too
 		}{
-			"one":         {func(*load.Config) {}, 64 * 500},
-			"one byte":    {func(c *load.Config) { c.Size, c.Connections = 1, 3 }, 500},
-			"many":        {func(c *load.Config) { c.Connections = 200 }, 64 * 2000},
-			"one worker":  {func(c *load.Config) { c.Connections, c.Workers = 5, 1 }, 64 * 500},
-			"few":         {func(c *load.Config) { c.Connections, c.Workers = 2, 10 }, 64 * 500},
-			"depth":       {func(c *load.Config) { c.Connections, c.Depth = 10, 16 }, 64 * 5000},
-			"period":      {func(c *load.Config) { c.Connections, c.Size, c.Depth = 2, 65_521, 3 }, 65_521 * 50},
-			"large":       {func(c *load.Config) { c.Connections, c.Size, c.Depth = 3, 1<<20, 4 }, 60 << 20},
-			"rate":        {func(c *load.Config) { c.Connections, c.Rate = 10, 5000 }, 64 * 500},
-			"rate, depth": {func(c *load.Config) { c.Connections, c.Depth, c.Rate = 4, 8, 20_000 }, 64 * 2000},
-			"think":       {func(c *load.Config) { c.Connections, c.Depth, c.Think = 20, 3, time.Millisecond }, 64 * 600},
-			"rate, think": {func(c *load.Config) { c.Connections, c.Rate, c.Think = 10, 5000, time.Millisecond }, 64 * 500},
+			"one":         {func(*load.Config) {}, 64 * 500, false},
+			"one byte":    {func(c *load.Config) { c.Size, c.Connections = 1, 3 }, 500, false},
+			"many":        {func(c *load.Config) { c.Connections = 200 }, 64 * 2000, true},
+			"one worker":  {func(c *load.Config) { c.Connections, c.Workers = 5, 1 }, 64 * 500, false},
+			"few":         {func(c *load.Config) { c.Connections, c.Workers = 2, 10 }, 64 * 500, false},
+			"depth":       {func(c *load.Config) { c.Connections, c.Depth = 10, 16 }, 64 * 5000, true},
+			"period":      {func(c *load.Config) { c.Connections, c.Size, c.Depth = 2, 65_521, 3 }, 65_521 * 50, false},
+			"large":       {func(c *load.Config) { c.Connections, c.Size, c.Depth = 3, 1<<20, 4 }, 60 << 20, true},
+			"rate":        {func(c *load.Config) { c.Connections, c.Rate = 10, 5000 }, 64 * 500, false},
+			"rate, depth": {func(c *load.Config) { c.Connections, c.Depth, c.Rate = 4, 8, 20_000 }, 64 * 2000, false},
+			"think":       {func(c *load.Config) { c.Connections, c.Depth, c.Think = 20, 3, time.Millisecond }, 64 * 600, true},
+			"rate, think": {func(c *load.Config) { c.Connections, c.Rate, c.Think = 10, 5000, time.Millisecond }, 64 * 500, false},
 		} {
-			t.Run(name, func(t *testing.T) {
-				ctx, m := newMeter(t, c.bytes)
-				cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, m.add) }))
-				c.set(&cfg)
-				res, err := load.Run(ctx, cfg, nil)
-				healthy(t, cfg, res, err)
-				if n := m.bytes.Load(); res.Bytes != n {
-					t.Errorf("counted %d bytes, the server %d", res.Bytes, n)
+			for _, version := range []uint16{0, tls.VersionTLS12, tls.VersionTLS13} {
+				name := name
+				switch {
+				case version != 0 && !c.tls:
+					continue
+				case version != 0:
+					name += ", " + tls.VersionName(version)
 				}
-			})
+				t.Run(name, func(t *testing.T) {
+					ctx, m := newMeter(t, c.bytes)
+					server, client := certified(t, version)
+					ends := make(chan error, 200)
+					cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) {
+						var conn net.Conn = c
+						if version != 0 {
+							conn = tls.Server(c, server)
+						}
+						ends <- echo(conn, m.add)
+					}))
+					if version != 0 {
+						cfg.TLS = client
+					}
+					c.set(&cfg)
+					res, err := load.Run(ctx, cfg, nil)
+					healthy(t, cfg, res, err)
+					if n := m.bytes.Load(); res.Bytes != n {
+						t.Errorf("counted %d bytes, the server %d", res.Bytes, n)
+					}
+					for range cfg.Connections {
+						if err := <-ends; err != io.EOF && version != 0 {
+							t.Errorf("a connection ended with %v", err)
+						}
+					}
+				})
+			}
 		}
 	})
 }
