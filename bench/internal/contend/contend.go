@@ -42,9 +42,9 @@ func All() []Contender {
 		{Workload: Echo, Name: "std", Run: server(serveStd)},
 		{Workload: Echo, Name: "netpoll", Run: server(serveNetpoll)},
 		{Workload: Echo, Name: "go-epoll", Run: server(serveLoop)},
-		{Workload: Core, Name: "go-epoll", Run: loopCore},
-		{Workload: Core, Name: "std", Run: stdCore},
-		{Workload: Waiters, Name: "go-epoll, 1 waiter", Run: loopCore},
+		{Workload: Core, Name: "go-epoll", Run: core(false, loopCore)},
+		{Workload: Core, Name: "std", Run: core(false, stdCore)},
+		{Workload: Waiters, Name: "go-epoll, 1 waiter", Run: core(false, loopCore)},
 		{Workload: Redis, Name: Goroutines, Run: server(serveRedisStd)},
 		{Workload: Redis, Name: "server", Run: server(serveRedis)},
 	}

@@ -42,14 +42,27 @@ func (l *loop) wait() ([]unix.EpollEvent, error) {
 	return l.events[:n], nil
 }
 
-// loopCore is the event core on level-triggered epoll, by hand in Go.
-func loopCore(p Params, _ func(string)) (Outcome, error) {
-	t, err := newTokens(p)
-	if err != nil {
-		return Outcome{}, err
+// core returns the run of an event core. The cost to be subtracted is that of one goroutine, or of as
+// many as there are waiters.
+func core(waiters bool, f func(p Params, t *tokens) (Outcome, error)) run {
+	return func(p Params, _ func(string)) (Outcome, error) {
+		t, err := newTokens(p)
+		if err != nil {
+			return Outcome{}, err
+		}
+		defer t.close()
+		if p.Waiters = max(p.Waiters, 1); !waiters {
+			p.Waiters = 1
+		}
+		base := t.base(p.Waiters, p.Batch)
+		o, err := f(p, t)
+		o.Base = base
+		return o, err
 	}
-	defer t.close()
-	base := t.base(1, p.Batch)
+}
+
+// loopCore is the event core on level-triggered epoll, by hand in Go.
+func loopCore(p Params, t *tokens) (Outcome, error) {
 	l, err := newLoop(p.Batch)
 	if err != nil {
 		return Outcome{}, err
@@ -71,22 +84,15 @@ func loopCore(p Params, _ func(string)) (Outcome, error) {
 			ops += t.pass(int(events[i].Fd), &buf)
 		}
 	}
-	o := w.stop(ops)
-	o.Base = base
-	return o, nil
+	return w.stop(ops), nil
 }
 
 // stdCore is the event core on Go's poller: a goroutine for each socket.
-func stdCore(p Params, _ func(string)) (Outcome, error) {
-	t, err := newTokens(p)
-	if err != nil {
-		return Outcome{}, err
-	}
-	base := t.base(1, p.Batch)
+func stdCore(p Params, t *tokens) (Outcome, error) {
 	var ops atomic.Int64
 	var running, parking sync.WaitGroup
 	var files []*os.File
-	err = t.each(func(fd, k int) error {
+	err := t.each(func(fd, k int) error {
 		f := os.NewFile(uintptr(fd), "")
 		files = append(files, f)
 		raw, err := f.SyscallConn()
@@ -122,13 +128,10 @@ func stdCore(p Params, _ func(string)) (Outcome, error) {
 	w, before := startWatch(), ops.Load()
 	time.Sleep(p.Duration())
 	o := w.stop(ops.Load() - before)
-	o.Base = base
 	for _, f := range files {
-		f.Close() // it owns t.out
+		f.Close() // it owns the descriptor
 	}
 	running.Wait()
-	for _, fd := range t.in {
-		unix.Close(fd)
-	}
+	t.out = nil
 	return o, nil
 }

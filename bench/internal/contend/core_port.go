@@ -25,23 +25,14 @@ var portModes = []portMode{
 
 // portCore is the event core on a port, with one or more waiters.
 func portCore(backend string, m portMode) run {
-	return func(p Params, _ func(string)) (Outcome, error) {
-		t, err := newTokens(p)
-		if err != nil {
-			return Outcome{}, err
-		}
-		defer t.close()
-		waiters := max(p.Waiters, 1)
-		base := t.base(waiters, p.Batch)
+	return core(true, func(p Params, t *tokens) (Outcome, error) {
 		port, err := socknotify.New[int](socknotify.WithBackend(backend))
 		if err != nil {
 			return Outcome{}, err
 		}
 		defer port.Close()
 		err = t.each(func(fd, k int) error {
-			regs := []socknotify.Registration[int]{
-				{Handle: uintptr(fd), Key: k, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: m.trigger},
-			}
+			regs := []socknotify.Registration[int]{m.enable(fd, k)}
 			_, err := port.Process(regs, nil, 0)
 			return errors.Join(err, regs[0].Result)
 		})
@@ -50,7 +41,7 @@ func portCore(backend string, m portMode) run {
 		}
 		t.begin()
 
-		counts := make([]count, waiters)
+		counts := make([]count, p.Waiters)
 		failed := make(chan error, len(counts))
 		var running sync.WaitGroup
 		w := startWatch()
@@ -69,11 +60,18 @@ func portCore(backend string, m portMode) run {
 		port.Close() // the waiters return
 		running.Wait()
 		t.drain()
-		o.Base, o.BaseAfter = base, t.base(waiters, p.Batch)
+		o.BaseAfter = t.base(p.Waiters, p.Batch)
 		for len(failed) > 0 {
 			err = errors.Join(err, <-failed)
 		}
 		return o, err
+	})
+}
+
+// enable returns a registration that enables a socket.
+func (m portMode) enable(fd, k int) socknotify.Registration[int] {
+	return socknotify.Registration[int]{
+		Handle: uintptr(fd), Key: k, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: m.trigger,
 	}
 }
 
@@ -108,7 +106,7 @@ func portWaiter(port *socknotify.Port[int], t *tokens, m portMode, batch int, op
 			k := out[i].Key
 			done += t.pass(k, &buf)
 			if m.oneShot {
-				r := socknotify.Registration[int]{Handle: uintptr(t.out[t.at(k)]), Key: k, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: m.trigger}
+				r := m.enable(t.out[t.at(k)], k)
 				r.Drained = m.drained
 				regs = append(regs, r)
 			}

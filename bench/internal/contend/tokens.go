@@ -2,6 +2,7 @@ package contend
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -34,9 +35,8 @@ func newTokens(p Params) (*tokens, error) {
 }
 
 func (t *tokens) close() {
-	for i := range t.out {
-		unix.Close(t.out[i])
-		unix.Close(t.in[i])
+	for _, fd := range slices.Concat(t.out, t.in) {
+		unix.Close(fd)
 	}
 }
 

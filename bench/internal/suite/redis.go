@@ -28,14 +28,7 @@ func redisSets(divisor int) []Set {
 }
 
 // redisBenchmark measures a Redis server under the load of redis-benchmark.
-func redisBenchmark(
-	ctx context.Context, e *Env, c *Contender, p contend.Params, _ bool,
-) (o contend.Outcome, err error) {
-	s, err := e.start(ctx, c, p)
-	if err != nil {
-		return o, err
-	}
-	defer s.stop()
+func redisBenchmark(ctx context.Context, s *scene, p contend.Params, _ bool) (o contend.Outcome, err error) {
 	_, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		return o, err

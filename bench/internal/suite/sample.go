@@ -47,41 +47,41 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p contend.Params) (o cont
 	return o, nil
 }
 
-// serve measures a server from outside, under a load with the parameters.
-func serve(load contend.Load) sampler {
-	return func(ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool) (o contend.Outcome, err error) {
+// onServer lets a function measure a server from outside.
+func onServer(
+	measure func(ctx context.Context, s *scene, p contend.Params, trace bool) (contend.Outcome, error),
+) sampler {
+	return func(ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool) (contend.Outcome, error) {
 		s, err := e.start(ctx, c, p)
 		if err != nil {
-			return o, err
+			return contend.Outcome{}, err
 		}
 		defer s.stop()
-		if err := s.load(ctx, p, load); err != nil {
-			return o, err
+		o, err := measure(ctx, s, p, trace)
+		if err == nil {
+			err = s.running()
 		}
-		if err := s.warm(ctx, p); err != nil {
-			return o, err
-		}
-		if o, err = s.measure(ctx, e.Window, false); err != nil {
-			return o, err
-		}
-		if trace { // outside of the measured time
-			counted, err := s.measure(ctx, e.Window, true)
-			if err != nil {
-				return o, err
-			}
-			o.Syscalls = counted.Syscalls
-		}
-		return o, s.running()
+		return o, err
 	}
 }
 
-// idle measures the memory of connections that had one request each.
-func idle(ctx context.Context, e *Env, c *Contender, p contend.Params, _ bool) (o contend.Outcome, err error) {
-	s, err := e.start(ctx, c, p)
-	if err != nil {
+// serve measures a server under a load with the parameters.
+func serve(load contend.Load) sampler {
+	return onServer(func(ctx context.Context, s *scene, p contend.Params, trace bool) (o contend.Outcome, err error) {
+		if err := s.load(ctx, p, load); err != nil {
+			return o, err
+		}
+		if o, err = s.measure(ctx, s.e.Window, false); err != nil || !trace {
+			return o, err
+		}
+		counted, err := s.measure(ctx, s.e.Window, true) // outside of the measured time
+		o.Syscalls = counted.Syscalls
 		return o, err
-	}
-	defer s.stop()
+	})
+}
+
+// idle measures the memory of connections that had one request each.
+func idle(ctx context.Context, s *scene, p contend.Params, _ bool) (o contend.Outcome, err error) {
 	// A few connections come first, so that what a server allocates once is not counted.
 	few := p
 	few.Connections = min(p.Connections, 64)
@@ -94,15 +94,12 @@ func idle(ctx context.Context, e *Env, c *Contender, p contend.Params, _ bool) (
 		if err := s.load(ctx, step.params, contend.Load{Each: 1, Rate: 5000}); err != nil {
 			return o, err
 		}
-		if err := s.warm(ctx, step.params); err != nil {
-			return o, err
-		}
-		if *step.bytes, err = s.settled(ctx, c.settles); err != nil {
+		if *step.bytes, err = s.settled(ctx); err != nil {
 			return o, err
 		}
 	}
 	per := (after - before) / float64(p.Connections-few.Connections)
-	return contend.Outcome{Ops: float64(p.Connections), Bytes: &per}, s.running()
+	return contend.Outcome{Ops: float64(p.Connections), Bytes: &per}, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -17,6 +17,7 @@ import (
 // A scene is a server with the load on it.
 type scene struct {
 	e            *Env
+	settles      bool // the contender's
 	server, gen  *proc.Process
 	addr         string
 	counters     *proc.Counters
@@ -25,7 +26,7 @@ type scene struct {
 }
 
 func (e *Env) start(ctx context.Context, c *Contender, p contend.Params) (*scene, error) {
-	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
+	s := &scene{e: e, settles: c.settles, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
 	var err error
 	if s.counters, err = proc.OpenCounters(s.countersPath); err != nil {
 		return nil, err
@@ -54,7 +55,8 @@ func ready(ctx context.Context, p *proc.Process) (string, error) {
 	return rest, nil
 }
 
-// load starts the load generator with the parameters. A running one is stopped first.
+// load starts the load generator with the parameters, and waits until the server is warm. A running
+// generator is stopped first.
 func (s *scene) load(ctx context.Context, p contend.Params, l contend.Load) (err error) {
 	if s.gen != nil {
 		s.gen.Stop()
@@ -69,8 +71,10 @@ func (s *scene) load(ctx context.Context, p contend.Params, l contend.Load) (err
 	if s.gen, err = proc.Start([]string{s.e.Self, "load", string(b)}, cpus); err != nil {
 		return err
 	}
-	_, err = ready(ctx, s.gen)
-	return s.because(err)
+	if _, err = ready(ctx, s.gen); err != nil {
+		return s.because(err)
+	}
+	return s.warm(ctx, p)
 }
 
 // because returns the failure of the server, if any, instead of err: a failure of the load follows
@@ -190,10 +194,10 @@ func (s *scene) stop() {
 }
 
 // settled returns the memory of the server when it no longer changes.
-func (s *scene) settled(ctx context.Context, settles bool) (float64, error) {
+func (s *scene) settled(ctx context.Context) (float64, error) {
 	last, same := int64(-1), 0
 	for until := time.Now().Add(patience); same < 4; {
-		if settles && same < 2 {
+		if s.settles && same < 2 {
 			if err := s.server.Signal(syscall.SIGUSR1); err != nil {
 				return 0, err
 			}

@@ -74,11 +74,11 @@ func Workloads() []*Workload {
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
 			sample: serve(contend.Load{Reconnect: true}),
 			sets:   []Set{serverSet(again, 1, 1), serverSet(again, 2, side)}, quick: []Set{serverSet(again, 1, 1)}},
-		{Name: "idle", Doc: "memory of idle connections", servers: true, sample: idle,
+		{Name: "idle", Doc: "memory of idle connections", servers: true, sample: onServer(idle),
 			sets:  []Set{serverSet(contend.Params{Connections: 9000, Size: 64}, 1, once)},
 			quick: []Set{serverSet(contend.Params{Connections: 1000, Size: 64}, 1, 1)}},
 		{Name: contend.Redis, Doc: "redis-benchmark's GET", reference: []string{contend.Goroutines},
-			sample: redisBenchmark, sets: redisSets(1), quick: redisSets(100)},
+			sample: onServer(redisBenchmark), sets: redisSets(1), quick: redisSets(100)},
 	}
 }
 
