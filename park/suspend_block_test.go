@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
@@ -138,7 +139,9 @@ func TestSuspendBlockedEnds(t *testing.T) {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 		got := make(chan error, 1)
 		go func() {
-			clock.AwaitTimers(1)
+			for clock.Timers() == 0 {
+				await.Pause(time.Millisecond)
+			}
 			clock.Advance(time.Minute)
 		}()
 		must(t, SuspendWith(w, r, SuspendOptions{Timeout: time.Minute}, func(*Suspended) {},

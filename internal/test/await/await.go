@@ -32,8 +32,7 @@ func Attempts(tb testing.TB, what string) iter.Seq[int] {
 		end, pause := time.Now().Add(Limit), 10*time.Microsecond
 		for i := 0; yield(i); i++ {
 			if time.Now().After(end) {
-				stacks := make([]byte, 1<<20)
-				tb.Fatalf("timed out waiting: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+				fail(tb, what)
 			}
 			time.Sleep(pause)
 			pause = min(2*pause, time.Millisecond)
@@ -50,10 +49,15 @@ func Receive[T any](tb testing.TB, what string, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-late.C:
-		stacks := make([]byte, 1<<20)
-		tb.Fatalf("timed out waiting: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+		fail(tb, what)
 		panic("unreachable")
 	}
+}
+
+func fail(tb testing.TB, what string) {
+	tb.Helper()
+	stacks := make([]byte, 1<<20)
+	tb.Fatalf("timed out waiting: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
 }
 
 // UpTo pauses an actor of a stress test for a random time, so that orders differ from run to run. The

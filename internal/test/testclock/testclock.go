@@ -13,20 +13,15 @@ import (
 type Clock struct {
 	advancing sync.Mutex // held by Advance, which runs one timer at a time
 
-	mu     sync.Mutex
-	now    time.Time
-	armed  map[*timer]struct{}
-	change *sync.Cond
+	mu    sync.Mutex
+	now   time.Time
+	armed map[*timer]struct{}
 }
 
 var _ clock.Clock = (*Clock)(nil)
 
 // New returns a clock that shows the system's time of the call.
-func New() *Clock {
-	c := &Clock{now: time.Now(), armed: map[*timer]struct{}{}}
-	c.change = sync.NewCond(&c.mu)
-	return c
-}
+func New() *Clock { return &Clock{now: time.Now(), armed: map[*timer]struct{}{}} }
 
 // Install returns a new clock, which is the current one until the test ends. Tests that run in parallel
 // must not call it.
@@ -63,7 +58,6 @@ func (t *timer) Reset(d time.Duration) bool {
 	_, was := c.armed[t]
 	t.due = c.now.Add(max(d, 0))
 	c.armed[t] = struct{}{}
-	c.change.Broadcast()
 	return was
 }
 
@@ -73,7 +67,6 @@ func (t *timer) Stop() bool {
 	defer c.mu.Unlock()
 	_, was := c.armed[t]
 	delete(c.armed, t)
-	c.change.Broadcast()
 	return was
 }
 
@@ -97,7 +90,6 @@ func (c *Clock) Advance(d time.Duration) {
 			c.now = next.due
 		}
 		delete(c.armed, next)
-		c.change.Broadcast()
 		c.mu.Unlock()
 		next.f()
 	}
@@ -112,16 +104,6 @@ func (c *Clock) next() *timer {
 		}
 	}
 	return first
-}
-
-// AwaitTimers waits until at least n timers are armed: until another goroutine has started what the
-// test wants to let expire.
-func (c *Clock) AwaitTimers(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.armed) < n {
-		c.change.Wait()
-	}
 }
 
 // Timers returns how many timers are armed.

@@ -33,12 +33,3 @@ func TestAdvance(t *testing.T) {
 		t.Errorf("%d timers at %v", c.Timers(), c.Since(began))
 	}
 }
-
-func TestAwaitTimers(t *testing.T) {
-	c := New()
-	fired := make(chan bool, 1)
-	go c.AfterFunc(time.Minute, func() { fired <- true })
-	c.AwaitTimers(1)
-	c.Advance(time.Minute)
-	<-fired
-}
