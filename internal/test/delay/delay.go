@@ -4,23 +4,16 @@ package delay
 
 import (
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"time"
 )
 
-// Env is the variable that turns delays on: one of so many points waits.
-const Env = "SOCKNOTIFY_DELAYS"
-
-var oneOf = func() uint32 {
-	n, _ := strconv.ParseUint(os.Getenv(Env), 10, 32)
-	return uint32(n)
-}()
+// oneOf is the share of the calls of Point that wait.
+const oneOf = 200
 
 // Point lets other goroutines run, or waits for up to 5 ms, now and then.
 func Point() {
-	if oneOf == 0 || rand.Uint32N(oneOf) != 0 {
+	if rand.Uint32N(oneOf) != 0 {
 		return
 	}
 	if rand.Uint32N(4) != 0 {

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/test/delay"
 	"github.com/socknotify/socknotify/internal/test/results"
 )
 
@@ -27,9 +26,8 @@ func main() {
 	rounds := flag.Int("rounds", 1, "how often each package is run in each way")
 	short := flag.Bool("short", true, "run the tests with -short")
 	filter := flag.String("run", "", "run only the tests that match, as go test -run")
-	load := flag.Int("load", 8, "loops that use a processor each beside the tests, in the runs beside load")
 	flag.Parse()
-	runtime.GOMAXPROCS(max(*load, runtime.NumCPU()) + 1)
+	runtime.GOMAXPROCS(max(loops, runtime.NumCPU()) + 1)
 	patterns := flag.Args()
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -39,7 +37,7 @@ func main() {
 		fmt.Sprintf("-timeout=%dm", 20**rounds), fmt.Sprintf("-count=%d", *rounds),
 		fmt.Sprintf("-short=%t", *short), "-run=" + *filter,
 	}
-	if err := run(*rounds, *load, args, patterns); err != nil {
+	if err := run(*rounds, args, patterns); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -66,10 +64,7 @@ var ways = []way{
 	{2, false, false}, {1, true, false}, {16, true, false}, {2, true, true}, {1, false, true}, {16, false, true},
 }
 
-// delayOneOf is the share of the inserted points that wait.
-const delayOneOf = "200"
-
-func run(rounds, load int, args, patterns []string) error {
+func run(rounds int, args, patterns []string) error {
 	work, err := os.MkdirTemp("", "flaky")
 	if err != nil {
 		return err
@@ -86,11 +81,10 @@ func run(rounds, load int, args, patterns []string) error {
 			args = append(args, "-overlay="+overlay)
 		}
 		cmd := exec.Command("go", append(args, patterns...)...)
-		cmd.Env = append(os.Environ(),
-			fmt.Sprintf("GOMAXPROCS=%d", w.procs), delay.Env+"="+delayOneOf)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", w.procs))
 		stop := func() {}
 		if w.loaded {
-			stop = useProcessors(load)
+			stop = useProcessors()
 		}
 		err := w.run(cmd, failures)
 		stop()
@@ -135,12 +129,15 @@ func (w way) run(cmd *exec.Cmd, failures map[string]int) error {
 	return nil
 }
 
-// useProcessors runs loops beside the tests until stop is called.
-func useProcessors(n int) (stop func()) {
+// loops is how many of them use a processor each beside the tests, in the runs beside load.
+const loops = 8
+
+// useProcessors runs the loops beside the tests until stop is called.
+func useProcessors() (stop func()) {
 	var over atomic.Bool
-	var loops sync.WaitGroup
-	for range n {
-		loops.Go(func() {
+	var running sync.WaitGroup
+	for range loops {
+		running.Go(func() {
 			for !over.Load() {
 				continue
 			}
@@ -148,6 +145,6 @@ func useProcessors(n int) (stop func()) {
 	}
 	return func() {
 		over.Store(true)
-		loops.Wait()
+		running.Wait()
 	}
 }
