@@ -12,8 +12,8 @@ const connectsAtOnce = 64
 
 // connect makes the connections of the worker. Those that fail are counted as errors.
 func (w *worker) connect() {
-	until, next := w.now()+int64(w.Timeout), 0
-	w.connectUntil = until
+	next := 0
+	w.connectUntil = w.now() + int64(w.Timeout)
 	for w.broken == nil {
 		for ; next < len(w.conns) && w.connecting < connectsAtOnce; next++ {
 			w.dial(&w.conns[next], nil)
@@ -21,10 +21,10 @@ func (w *worker) connect() {
 		if w.connecting == 0 && next == len(w.conns) {
 			return // no handshake is under way
 		}
-		if w.now() >= until || w.stopped.Load() {
+		if w.now() >= w.connectUntil || w.stopped.Load() {
 			break
 		}
-		for _, nt := range w.process(until) {
+		for _, nt := range w.process(w.connectUntil) {
 			w.established(nt.Key)
 		}
 		w.endShakes()

@@ -216,7 +216,7 @@ func (j *job) totals() Totals {
 	var t Totals
 	for _, w := range j.workers {
 		t.Requests += w.answered.Load()
-		t.Errors += w.shownErrors.Load()
+		t.Errors += w.errors.Load()
 	}
 	t.Bytes = t.Requests * int64(j.Size)
 	t.Elapsed = time.Duration(j.now() - j.begin)

@@ -40,15 +40,14 @@ type worker struct {
 	mu           sync.Mutex
 	shaken       []handshake // under mu
 
-	latency     *histogram
-	longest     int64
-	end         int64 // of sending, or the last answer
-	requests    int64
-	errors      int64
-	first       error         // of a connection
-	broken      error         // the port itself
-	answered    *atomic.Int64 // requests, as they are counted for others
-	shownErrors atomic.Int64
+	latency  *histogram
+	longest  int64
+	end      int64 // of sending, or the last answer
+	requests int64
+	errors   atomic.Int64
+	first    error         // of a connection
+	broken   error         // the port itself
+	answered *atomic.Int64 // requests, as they are counted for others
 }
 
 // newWorker makes worker number i, which has every connection whose number is i modulo Workers.
@@ -208,8 +207,7 @@ func (w *worker) giveUp() {
 
 // fail counts a connection as an error and closes it. process skips notifications that are still queued for it.
 func (w *worker) fail(c *conn, err error) {
-	w.errors++
-	w.shownErrors.Store(w.errors)
+	w.errors.Add(1)
 	if w.first == nil {
 		w.first = fmt.Errorf("connection %d: %w", c.index, err)
 	}

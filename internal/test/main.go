@@ -7,9 +7,10 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -36,12 +37,13 @@ func main() {
 
 func run(all bool, args []string) error {
 	began := time.Now()
-	dirs, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output() // of go.work, the root first
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
 	}
-	root, others, _ := strings.Cut(strings.TrimSpace(string(dirs)), "\n")
-	var r report
+	modules := strings.Split(strings.TrimSpace(string(out)), "\n") // of go.work, the root first
+	root := modules[0]
+	r := report{left: map[string][]string{}}
 	// Most tests wait for a peer or a kernel, and use little of a processor. Linking takes a good part
 	// of the rest, and less of it without DWARF.
 	together := []string{
@@ -56,14 +58,14 @@ func run(all bool, args []string) error {
 	if err := r.test(root, args, longest...); err != nil {
 		return err
 	}
-	for dir := range strings.FieldsSeq(others) {
+	for _, dir := range modules[1:] {
 		if !all {
-			r.leave("a module of its own", strings.TrimPrefix(dir, root))
+			r.leave("a module of its own", strings.TrimPrefix(dir, root+"/"))
 		} else if err := r.test(dir, args); err != nil {
 			return err
 		}
 	}
-	r.print(os.Stdout, time.Since(began))
+	r.print(time.Since(began))
 	if r.failed > 0 {
 		return fmt.Errorf("%d packages failed", r.failed)
 	}
@@ -73,14 +75,7 @@ func run(all bool, args []string) error {
 // A report is what the tests have said.
 type report struct {
 	passed, failed, tests int
-	left                  []leftOut
-}
-
-// A leftOut counts the tests that were skipped for one reason.
-type leftOut struct {
-	why   string
-	count int
-	first string // one of them
+	left                  map[string][]string // tests that were skipped, by their reason
 }
 
 // test runs the tests of the module in a folder, those of some packages first. Failures are printed
@@ -127,24 +122,19 @@ func reason(output string) string {
 	return "no reason given"
 }
 
-func (r *report) leave(why, what string) {
-	i := slices.IndexFunc(r.left, func(l leftOut) bool { return l.why == why })
-	if i < 0 {
-		i = len(r.left)
-		r.left = append(r.left, leftOut{why: why, first: what})
-	}
-	r.left[i].count++
-}
+func (r *report) leave(why, what string) { r.left[why] = append(r.left[why], what) }
 
-func (r *report) print(w io.Writer, took time.Duration) {
+func (r *report) print(took time.Duration) {
 	if len(r.left) > 0 {
-		fmt.Fprintln(w, "\nleft out:")
-		slices.SortStableFunc(r.left, func(a, b leftOut) int { return b.count - a.count })
-		for _, l := range r.left {
-			fmt.Fprintf(w, "%6d  %s (%s)\n", l.count, l.why, l.first)
+		fmt.Println("\nleft out:")
+		most := func(a, b string) int {
+			return cmp.Or(len(r.left[b])-len(r.left[a]), strings.Compare(a, b))
 		}
-		fmt.Fprintln(w, "go run ./internal/test -long runs what was left out for its length.")
+		for _, why := range slices.SortedFunc(maps.Keys(r.left), most) {
+			fmt.Printf("%6d  %s (%s)\n", len(r.left[why]), why, r.left[why][0])
+		}
+		fmt.Println("go run ./internal/test -long runs what was left out for its length.")
 	}
-	fmt.Fprintf(w, "\n%d tests in %.0f s\npackages: %d passed, %d failed\n",
+	fmt.Printf("\n%d tests in %.0f s\npackages: %d passed, %d failed\n",
 		r.tests, took.Seconds(), r.passed, r.failed)
 }

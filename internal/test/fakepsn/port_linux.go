@@ -18,8 +18,6 @@ type port struct {
 
 	epfd, stop int
 	stopped    chan struct{}
-	watched    map[uint64]*registration
-	last       uint64
 	events     [64]unix.EpollEvent
 }
 
@@ -32,7 +30,7 @@ type packet struct {
 }
 
 func (k *Kernel) newPort() (*port, error) {
-	p := &port{k: k, stopped: make(chan struct{}), watched: make(map[uint64]*registration)}
+	p := &port{k: k, stopped: make(chan struct{})}
 	p.more.L = &k.mu
 	var e error
 	if p.epfd, e = unix.EpollCreate1(unix.EPOLL_CLOEXEC); e != nil {
@@ -69,8 +67,7 @@ func (p *port) notice() {
 			continue
 		}
 		for i := range max(n, 0) {
-			id := uint64(uint32(p.events[i].Fd)) | uint64(uint32(p.events[i].Pad))<<32
-			if r := p.watched[id]; r != nil {
+			if r := p.k.regs[int(p.events[i].Fd)]; r != nil && r.port == p {
 				p.k.poll(r)
 			}
 		}
@@ -81,28 +78,17 @@ func (p *port) notice() {
 }
 
 func (p *port) watch(r *registration) bool {
-	p.last++
 	ev := unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff,
-		Fd:     int32(uint32(p.last)), Pad: int32(uint32(p.last >> 32)),
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff, Fd: int32(r.fd),
 	}
 	e := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, r.fd, &ev)
 	if e == unix.EEXIST {
 		e = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, r.fd, &ev) // a duplicate descriptor has kept the item
 	}
-	if e != nil {
-		return false
-	}
-	p.watched[p.last] = r
-	return true
+	return e == nil
 }
 
 func (p *port) unwatch(r *registration) {
-	for id, w := range p.watched {
-		if w == r {
-			delete(p.watched, id)
-		}
-	}
 	if !p.closed && r.alive() {
 		unix.EpollCtl(p.epfd, unix.EPOLL_CTL_DEL, r.fd, nil)
 	}
@@ -180,7 +166,6 @@ func (p *port) close() {
 			delete(p.k.regs, r.fd)
 		}
 	}
-	clear(p.watched)
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	unix.Write(p.stop, one[:])
