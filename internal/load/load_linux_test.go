@@ -50,8 +50,8 @@ func serve(t *testing.T, handle func(c *net.TCPConn, i int)) (addr string) {
 	return l.Addr().String()
 }
 
-// echo sends back what it receives, until an error, which is io.EOF at the end. It passes the number of bytes to told
-// before.
+// echo sends back what it receives, until an error, which is io.EOF at the end. It passes the
+// number of bytes to told before.
 func echo(c net.Conn, told func(n int)) error {
 	b := make([]byte, 64<<10)
 	for {
@@ -129,8 +129,8 @@ func healthy(t *testing.T, cfg load.Config, res load.Result, err error) {
 	}
 }
 
-// Every request is answered and counted: what the server echoed is what was counted. With TLS each connection ends
-// with a close_notify.
+// Every request is answered and counted: what the server echoed is what was counted. With TLS each
+// connection ends with a close_notify.
 func TestAnswers(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, c := range map[string]struct {

@@ -21,8 +21,8 @@ type Contender struct {
 	Run      run
 }
 
-// A run runs a contender. A server calls ready with its address when it listens, and returns only if
-// it fails.
+// A run runs a contender. A server calls ready with its address when it listens, and returns only
+// if it fails.
 type run = func(p Params, ready func(addr string)) (Outcome, error)
 
 // The workloads of contenders. The workloads accept and idle use the echo servers.

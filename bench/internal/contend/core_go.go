@@ -42,8 +42,8 @@ func (l *loop) wait() ([]unix.EpollEvent, error) {
 	return l.events[:n], nil
 }
 
-// core returns the run of an event core. The cost to be subtracted is that of one goroutine, or of as
-// many as there are waiters.
+// core returns the run of an event core. The cost to be subtracted is that of one goroutine, or of
+// as many as there are waiters.
 func core(waiters bool, f func(p Params, t *tokens) (Outcome, error)) run {
 	return func(p Params, _ func(string)) (Outcome, error) {
 		t, err := newTokens(p)

@@ -71,7 +71,8 @@ func portCore(backend string, m portMode) run {
 // enable returns a registration that enables a socket.
 func (m portMode) enable(fd, k int) socknotify.Registration[int] {
 	return socknotify.Registration[int]{
-		Handle: uintptr(fd), Key: k, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: m.trigger,
+		Handle: uintptr(fd), Key: k, Filter: socknotify.EventIn,
+		Op: socknotify.OpEnable, Trigger: m.trigger,
 	}
 }
 

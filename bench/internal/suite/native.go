@@ -32,8 +32,8 @@ func newBuilder(sources fs.FS, dir string) (*builder, error) {
 
 var errNoCompiler = errors.New("no C compiler")
 
-// build compiles the program of this name with libraries, if it was not compiled before, and returns
-// its path. The error is the first one of the compiler, in one line.
+// build compiles the program of this name with libraries, if it was not compiled before, and
+// returns its path. The error is the first one of the compiler, in one line.
 func (b *builder) build(ctx context.Context, name string, libraries ...string) (string, error) {
 	p, ok := b.built[name]
 	if !ok {

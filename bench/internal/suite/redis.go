@@ -28,7 +28,9 @@ func redisSets(divisor int) []Set {
 }
 
 // redisBenchmark measures a Redis server under the load of redis-benchmark.
-func redisBenchmark(ctx context.Context, s *scene, p contend.Params, _ bool) (o contend.Outcome, err error) {
+func redisBenchmark(
+	ctx context.Context, s *scene, p contend.Params, _ bool,
+) (o contend.Outcome, err error) {
 	_, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		return o, err

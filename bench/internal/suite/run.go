@@ -64,7 +64,9 @@ func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Con
 }
 
 // round measures the entries once. The first one is the reference, if the workload has any.
-func (e *Env) round(ctx context.Context, w *Workload, p contend.Params, entries []Contender, first bool) error {
+func (e *Env) round(
+	ctx context.Context, w *Workload, p contend.Params, entries []Contender, first bool,
+) error {
 	n := min(len(w.reference), 1) // references
 	var refs []contend.Outcome
 	measureRef := func() (err error) {

@@ -49,16 +49,17 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p contend.Params) (o cont
 
 // onServer lets a function measure a server from outside.
 func onServer(
-	measure func(ctx context.Context, s *scene, p contend.Params, trace bool) (contend.Outcome, error),
+	measure func(context.Context, *scene, contend.Params, bool) (contend.Outcome, error),
 ) sampler {
-	return func(ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool) (contend.Outcome, error) {
+	return func(
+		ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool,
+	) (o contend.Outcome, err error) {
 		s, err := e.start(ctx, c, p)
 		if err != nil {
-			return contend.Outcome{}, err
+			return o, err
 		}
 		defer s.stop()
-		o, err := measure(ctx, s, p, trace)
-		if err == nil {
+		if o, err = measure(ctx, s, p, trace); err == nil {
 			err = s.running()
 		}
 		return o, err
@@ -67,7 +68,9 @@ func onServer(
 
 // serve measures a server under a load with the parameters.
 func serve(load contend.Load) sampler {
-	return onServer(func(ctx context.Context, s *scene, p contend.Params, trace bool) (o contend.Outcome, err error) {
+	return onServer(func(
+		ctx context.Context, s *scene, p contend.Params, trace bool,
+	) (o contend.Outcome, err error) {
 		if err := s.load(ctx, p, load); err != nil {
 			return o, err
 		}

@@ -26,7 +26,8 @@ type scene struct {
 }
 
 func (e *Env) start(ctx context.Context, c *Contender, p contend.Params) (*scene, error) {
-	s := &scene{e: e, settles: c.settles, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
+	s := &scene{e: e, settles: c.settles, cpus: e.serverCPUs(p.Cores)}
+	s.countersPath = filepath.Join(e.dir, "counters")
 	var err error
 	if s.counters, err = proc.OpenCounters(s.countersPath); err != nil {
 		return nil, err
@@ -63,7 +64,8 @@ func (s *scene) load(ctx context.Context, p contend.Params, l contend.Load) (err
 	}
 	s.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
-	l.Params, l.Addr, l.Counters, l.Workers = p, s.addr, s.countersPath, min(max(p.Cores, 1), len(cpus))
+	l.Params, l.Addr, l.Counters = p, s.addr, s.countersPath
+	l.Workers = min(max(p.Cores, 1), len(cpus))
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err

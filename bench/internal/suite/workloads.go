@@ -59,8 +59,9 @@ func Workloads() []*Workload {
 	deep := contend.Params{Connections: 100, Size: 64, Depth: 16}
 	again := contend.Params{Connections: 32, Size: 64}
 	return []*Workload{
-		{Name: "echo", Doc: "TCP echo over connections that stay", reference: toC, servers: true, sample: serve(contend.Load{}),
-			sets: echoSets(), quick: []Set{serverSet(small, 1, 1), serverSet(deep, 1, 1)}},
+		{Name: "echo", Doc: "TCP echo over connections that stay", reference: toC, servers: true,
+			sample: serve(contend.Load{}), sets: echoSets(),
+			quick: []Set{serverSet(small, 1, 1), serverSet(deep, 1, 1)}},
 		{Name: "core", Doc: "the event core: sockets that hand a byte on, without the cost of the byte",
 			reference: toC, sample: own,
 			sets: []Set{
@@ -69,11 +70,13 @@ func Workloads() []*Workload {
 			},
 			quick: []Set{coreSet(1000, 100, 1)}},
 		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
-			sample: own, sets: []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)},
-			quick: []Set{waiterSet(1, 1), waiterSet(16, 1)}},
+			sample: own,
+			sets:   []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)},
+			quick:  []Set{waiterSet(1, 1), waiterSet(16, 1)}},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
 			sample: serve(contend.Load{Reconnect: true}),
-			sets:   []Set{serverSet(again, 1, 1), serverSet(again, 2, side)}, quick: []Set{serverSet(again, 1, 1)}},
+			sets:   []Set{serverSet(again, 1, 1), serverSet(again, 2, side)},
+			quick:  []Set{serverSet(again, 1, 1)}},
 		{Name: "idle", Doc: "memory of idle connections", servers: true, sample: onServer(idle),
 			sets:  []Set{serverSet(contend.Params{Connections: 9000, Size: 64}, 1, once)},
 			quick: []Set{serverSet(contend.Params{Connections: 1000, Size: 64}, 1, 1)}},

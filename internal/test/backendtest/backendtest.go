@@ -22,8 +22,8 @@ type choice struct {
 // choose chooses once: the ports of a test must be on one fake system.
 var choose = sync.OnceValues(func() (choice, error) { return chosen(os.Getenv("SOCKNOTIFY_BACKEND")) })
 
-// others are further backends that tests run on, unless this system refuses them: the fake one on Linux,
-// and one that is in the list of Windows only where Windows has it.
+// others are further backends that tests run on, unless this system refuses them: the fake one on
+// Linux, and one that is in the list of Windows only where Windows has it.
 var others = map[string][]string{"linux": {"psn-fake"}, "windows": {"psn"}}[runtime.GOOS]
 
 func chosen(only string) (c choice, err error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/fakepsn"
 )
 
-// fake returns a fake backend of ProcessSocketNotifications: psn-fake, on the plainest fake of it, or
-// psn-fake-1 and so on, on a fake with other choices of what the reference leaves open.
+// fake returns a fake backend of ProcessSocketNotifications: psn-fake, on the plainest fake of it,
+// or psn-fake-1 and so on, on a fake with other choices of what the reference leaves open.
 func fake(name string) (system.Backend, error) {
 	rest, ok := strings.CutPrefix(name, "psn-fake")
 	number, seeded := strings.CutPrefix(rest, "-")

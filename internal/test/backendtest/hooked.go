@@ -80,8 +80,8 @@ func Counted(name string) func(*system.Options) {
 	}
 }
 
-// Polls returns how often a port that was made with Counted has asked its backend for reports. A port that goes on
-// asking while nothing can be dequeued spins. ok is false for any other port.
+// Polls returns how often a port that was made with Counted has asked its backend for reports. A
+// port that goes on asking while nothing can be dequeued spins. ok is false for any other port.
 func Polls(p any) (n uint64, ok bool) {
 	h, ok := port.Of(p).Core.Poller.(*Hooked)
 	if !ok {

@@ -15,8 +15,9 @@ import (
 
 const delayImport = `; import socknotifyDelay "github.com/socknotify/socknotify/internal/test/delay"`
 
-// delays writes copies of the Go files of this module and of two others into dir, with delays before
-// statements that synchronise, and returns the file for go build -overlay. Lines keep their numbers.
+// delays writes copies of the Go files of this module and of two others into dir, with delays
+// before statements that synchronise, and returns the file for go build -overlay. Lines keep their
+// numbers.
 func delays(dir string) (string, error) {
 	cmd := exec.Command("go", "list", "-f", "{{.Dir}}/*.go", "./...", "./gateway", "./park/http2")
 	cmd.Stderr = os.Stderr

@@ -1,5 +1,5 @@
-// Package handles provides tests with the list of the process's open descriptors or handles. On Windows it can also
-// create a handle with a given number.
+// Package handles provides tests with the list of the process's open descriptors or handles. On
+// Windows it can also create a handle with a given number.
 package handles
 
 import (
@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// NoneLeft verifies that at the end of the test no descriptors are open that were not open when NoneLeft was
-// called. The check runs after cleanup functions that are registered later. It covers only descriptors whose target
-// begins with kind, such as "socket:".
+// NoneLeft verifies that at the end of the test no descriptors are open that were not open when
+// NoneLeft was called. The check runs after cleanup functions that are registered later. It covers
+// only descriptors whose target begins with kind, such as "socket:".
 func NoneLeft(t testing.TB, kind string) {
 	t.Helper()
 	of := func() []string {
@@ -40,9 +40,9 @@ type testingT interface {
 	Fatalf(format string, args ...any)
 }
 
-// Settle waits until no more descriptors are open than in before, an earlier result of List. It waits because other
-// goroutines may still be closing descriptors. If that takes longer than the timeout, it fails the test with the
-// new descriptors.
+// Settle waits until no more descriptors are open than in before, an earlier result of List. It
+// waits because other goroutines may still be closing descriptors. If that takes longer than the
+// timeout, it fails the test with the new descriptors.
 func Settle(t testingT, before []string, timeout time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {

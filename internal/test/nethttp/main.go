@@ -242,8 +242,8 @@ func run(pkg string, how substitution, h2 bool, filter string) error {
 }
 
 // moduleFor returns the folder in which go test finds a package: this repository for one of the
-// standard library, otherwise a copy of the module in work, which requires this repository too. (Files
-// in the cache of modules cannot be overlaid.)
+// standard library, otherwise a copy of the module in work, which requires this repository too.
+// (Files in the cache of modules cannot be overlaid.)
 func moduleFor(work, pkg string) (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(file))))

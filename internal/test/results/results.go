@@ -86,8 +86,8 @@ func said(output string) bool {
 	return false
 }
 
-// Overlay returns a file for go build -overlay, which gives Go files other texts. It writes the texts
-// into dir, too.
+// Overlay returns a file for go build -overlay, which gives Go files other texts. It writes the
+// texts into dir, too.
 func Overlay(dir string, texts map[string]string) (string, error) {
 	replace := map[string]string{}
 	for file, text := range texts {

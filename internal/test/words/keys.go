@@ -42,8 +42,8 @@ func Keys(t *testing.T, folder string) {
 	}
 }
 
-// keyFaults returns the keys in a file that are not in the vocabulary, with their places. A source that
-// is not nil is the text of the file.
+// keyFaults returns the keys in a file that are not in the vocabulary, with their places. A source
+// that is not nil is the text of the file.
 func keyFaults(t *testing.T, name string, source any) (faults []string) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, 0)
