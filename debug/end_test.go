@@ -46,17 +46,21 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 		{"server shut down under a reader", true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // it waits
 			p := newPort[int](t)
 			page := debug.New(debug.Port("p", p))
 			defer page.Close()
 			var writing, made atomic.Int64
-			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				page.ServeHTTP(countingWriter{w, &writing, &made}, r)
-			})}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
+			server := &http.Server{
+				Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					page.ServeHTTP(countingWriter{w, &writing, &made}, r)
+				}),
+				ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+					c.(*net.TCPConn).SetWriteBuffer(4 << 10) // so that a few events fill it
+					return ctx
+				},
 			}
+			l := listen(t)
 			served := make(chan error, 1)
 			go func() { served <- server.Serve(l) }()
 			client, err := net.Dial("tcp", l.Addr().String())
@@ -64,6 +68,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
+			client.(*net.TCPConn).SetReadBuffer(4 << 10)
 			fmt.Fprintf(client, "GET /trace HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			client.SetReadDeadline(time.Now().Add(timeout))
 			in := bufio.NewReader(client)
@@ -74,7 +79,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 				go io.Copy(io.Discard, in)
 			} else {
 				// Cause more events than the buffers hold. A write that takes this long is blocked.
-				for since, n := time.Now(), int64(-1); time.Since(since) < time.Second; await.Pause(time.Millisecond) {
+				for since, n := time.Now(), int64(-1); time.Since(since) < 200*time.Millisecond; await.Pause(time.Millisecond) {
 					for range 4000 {
 						p.Post(1, 2)
 					}

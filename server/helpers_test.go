@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -332,17 +333,16 @@ func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 // stream returns a part of the bytes that a connection sends. They depend on the connection and the position, so that a
 // test finds bytes that are lost, duplicated, out of order, or from another connection.
 func stream(id uint64, from, n int) []byte {
-	b, x := make([]byte, n), uint64(0)
-	for i := range b {
-		if at := uint64(from + i); i == 0 || at%8 == 0 { // the next eight bytes
-			x = (id<<40 ^ at/8) * 0x9e3779b97f4a7c15
-			x ^= x >> 29
-			x *= 0xbf58476d1ce4e5b9
-			x ^= x >> 32
-		}
-		b[i] = byte(x >> (8 * ((from + i) % 8)))
+	first := from / 8
+	b := make([]byte, 0, n+16)
+	for at := first; at*8 < from+n; at++ {
+		x := (id<<40 ^ uint64(at)) * 0x9e3779b97f4a7c15
+		x ^= x >> 29
+		x *= 0xbf58476d1ce4e5b9
+		x ^= x >> 32
+		b = binary.LittleEndian.AppendUint64(b, x)
 	}
-	return b
+	return b[from-first*8:][:n:n]
 }
 
 func isReset(err error) bool { return qemu.Is(err, errno.Reset) }

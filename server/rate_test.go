@@ -25,8 +25,8 @@ func TestAcceptRate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &srv{Handler: &handler{t: t}}
-			const burst = 5
-			set(s, server.Rate{PerSecond: 1, Burst: burst})
+			const perSecond, burst = 5, 5
+			set(s, server.Rate{PerSecond: perSecond, Burst: burst})
 			addr := start(t, s)
 			begin := time.Now()
 			n := uint64(0)
@@ -34,7 +34,7 @@ func TestAcceptRate(t *testing.T) {
 				dial(t, addr).Close()
 				wait(t, func() bool { st := s.Stats(); return st.Accepted+st.Refused == n+1 })
 			}
-			most := burst + uint64(time.Since(begin)/time.Second) + 1
+			most := burst + uint64(perSecond*time.Since(begin)/time.Second) + 1
 			if accepted := s.Stats().Accepted; accepted < burst || accepted > most {
 				t.Errorf("%d accepted, want %d to %d", accepted, burst, most)
 			}

@@ -236,9 +236,9 @@ func TestTLSUnfinishedHandshakes(t *testing.T) {
 
 // While there are slots, no handshake is ended. Each one beyond ends one other.
 func TestTLSHandshakeSlots(t *testing.T) {
-	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const slots, more = 10, 30
+		clock := testclock.Install(t)
 		s, addr, client := unfinished(t, backend, slots)
 		hello := clientHello(t, client)
 		before := runtime.NumGoroutine()
@@ -250,6 +250,10 @@ func TestTLSHandshakeSlots(t *testing.T) {
 			t.Errorf("with free slots: %+v", st)
 		}
 		h = hold(t, "127.0.0.1", addr, hello, more)
+		wait(t, func() bool {
+			clock.Advance(minAge)
+			return failed(s.Stats()) >= more
+		})
 		for _, c := range h.conns[more-slots:] {
 			expectFlight(t, c)
 		}

@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -348,16 +350,12 @@ func (c *unexpected) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// handshakeTime is the HandshakeTimeout of handshakes that never finish, and a bound for one that does.
-const handshakeTime = 5 * time.Second
-
 // Handshakes that fail, are cut off, or never finish end without Open. Other connections are served.
 func TestTLSHandshakeFailures(t *testing.T) {
-	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		t.Parallel() // it waits for a timeout
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, HandshakeTimeout: handshakeTime, MaxHandshakes: 2}
+		s := &srv{Handler: h, Backend: backend, HandshakeTimeout: time.Second, MaxHandshakes: 2}
+		clock := testclock.Install(t)
 		addr, config := startTLS(t, s)
 		hello := clientHello(t, config)
 		for _, text := range []string{"", "\x16", "\x16\x03\x01", "GET / HTTP/1.1\r\n\r\n", string(hello[:len(hello)-1]),
@@ -368,7 +366,10 @@ func TestTLSHandshakeFailures(t *testing.T) {
 		send(t, bad, string(hello))
 		bad.CloseWrite()
 		dial(t, addr).Close()
-		wait(t, func() bool { return failed(s.Stats()) == 11 })
+		wait(t, func() bool { // those that never finish make room for others, and then time out
+			clock.Advance(minAge)
+			return failed(s.Stats()) == 11
+		})
 		if err := tls.Client(dial(t, addr), &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
 			t.Error("an unknown certificate is no error")
 		}
@@ -406,20 +407,18 @@ func clientHello(t testing.TB, config *tls.Config) []byte {
 
 // A function of the configuration that panics or waits affects its own connection alone.
 func TestTLSConfigFaults(t *testing.T) {
-	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		t.Parallel() // it waits for a timeout
+		clock := testclock.Install(t)
 		config, client := certified(t)
-		for name, c := range map[string]struct {
-			timeout time.Duration
-			panics  uint64
-		}{"panic": {soon, 20}, "wait": {handshakeTime, 0}} {
-			s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: c.timeout}
+		for name, panics := range map[string]uint64{"panic": 20, "wait": 0} {
+			var waiting atomic.Int32
+			s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: time.Hour}
 			s.TLSConfig = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 				switch hello.ServerName {
 				case "panic":
 					panic("no such thing")
 				case "wait":
+					waiting.Add(1)
 					<-hello.Context().Done()
 					return nil, hello.Context().Err()
 				}
@@ -441,12 +440,19 @@ func TestTLSConfigFaults(t *testing.T) {
 					}
 				})
 			}
+			if name == "wait" {
+				wait(t, func() bool { // those that take long make room for others
+					clock.Advance(20 * time.Millisecond)
+					return waiting.Load() == 20
+				})
+				clock.Advance(2 * time.Hour)
+			}
 			wg.Wait()
 			good := dialTLS(t, l.Addr().String(), client)
 			send(t, good, "hello")
 			expect(t, good, "hello")
 			wait(t, func() bool { return failed(s.Stats()) >= 20 }) // which the clients may know before
-			if st := s.Stats(); st.Panics != c.panics || failed(st) != 20 {
+			if st := s.Stats(); st.Panics != panics || failed(st) != 20 {
 				t.Errorf("%s: %+v", name, st)
 			}
 		}

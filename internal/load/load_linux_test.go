@@ -384,12 +384,14 @@ func TestNoAnswer(t *testing.T) {
 					m.add(len(b))
 				}
 				for slow := b[:63]; i > 0 && len(slow) > 0; slow = slow[1:] {
-					c.Write(slow[:1])
+					if _, err := c.Write(slow[:1]); err != nil {
+						break
+					}
 					time.Sleep(50 * time.Millisecond) // it answers, but for longer than Drain
 				}
 				io.Copy(io.Discard, c)
 			}))
-			cfg.Connections, cfg.Drain = 3, 2*time.Second
+			cfg.Connections, cfg.Drain = 3, time.Second
 			if !cancelled {
 				cfg.Duration = 100 * time.Millisecond
 			}

@@ -325,11 +325,14 @@ func TestHarvestFillsNoMoreThanReady(t *testing.T) {
 			seen := make(map[uint64]bool)
 			ready := make([]backend.Ready, room)
 			await.Until(t, "every report", func() bool {
-				for _, r := range ready[:k.Poll(nil, ready)] {
-					if seen[r.Token] {
-						t.Fatalf("token %d was reported twice", r.Token)
+				for got := ready; len(got) > 0 && len(seen) < n; {
+					got = ready[:k.Poll(nil, ready)]
+					for _, r := range got {
+						if seen[r.Token] {
+							t.Fatalf("token %d was reported twice", r.Token)
+						}
+						seen[r.Token] = true
 					}
-					seen[r.Token] = true
 				}
 				return len(seen) == n
 			})
