@@ -2,7 +2,6 @@ package debug_test
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/socknotify/socknotify"
@@ -23,9 +22,7 @@ func BenchmarkRegistrations(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				w := httptest.NewRecorder()
-				page.ServeHTTP(w, request("GET", "/registrations?"+query))
-				if w.Code != 200 {
+				if w := answer(page, request("GET", "/registrations?"+query)); w.Code != 200 {
 					b.Fatal(w.Body)
 				}
 			}
@@ -43,9 +40,7 @@ func BenchmarkView(b *testing.B) {
 	defer page.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, request("GET", "/view?sort=socket&order=asc&offset=0&limit=50"))
-		if w.Code != 200 {
+		if w := answer(page, request("GET", "/view?sort=socket&order=asc&offset=0&limit=50")); w.Code != 200 {
 			b.Fatal(w.Body)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/leaks"
+	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -89,22 +90,28 @@ func get[V any](t testing.TB, url string, status int) (v V) {
 		b, _ := io.ReadAll(resp.Body)
 		t.Fatalf("%s: %s, %s; want %d: %s", url, resp.Status, resp.Header.Get("Content-Type"), status, b)
 	}
-	d := json.NewDecoder(resp.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
 		t.Fatalf("%s: %v", url, err)
 	}
-	return v
+	return decoded[V](t, b)
+}
+
+// notify makes a port report a socket that is writable.
+func notify[K comparable](t testing.TB, p *socknotify.Port[K], s *sock.Socket, key K) {
+	t.Helper()
+	enable(t, p, s, key, socknotify.EventOut)
+	if _, err := p.Process(nil, make([]socknotify.Notification[K], 1), timeout); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestViews(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPort[string](t)
 	s := newUDP(t)
 	_, url := serve(t, debug.Port("first", p), debug.Port("second", newPort[int](t)))
-	enable(t, p, s, "able", socknotify.EventOut)
-	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
-		t.Fatal(err)
-	}
+	notify(t, p, s, "able")
 
 	ports := get[debugdata.Ports](t, url+"ports", 200)
 	if ports.Remote {
@@ -146,10 +153,7 @@ func TestViews(t *testing.T) {
 		if now > 100 || notified == 100 {
 			t.Fatalf("%d notifications make a rate of %v", notified, now)
 		}
-		enable(t, p, s, "able", socknotify.EventOut)
-		if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
-			t.Fatal(err)
-		}
+		notify(t, p, s, "able")
 		notified++
 	}
 	all := get[debugdata.View](t, url+"view?port=first&after=0&sort=key", 200)
@@ -320,10 +324,7 @@ func TestTrace(t *testing.T) {
 		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != kind {
 			t.Fatal(resp.Status, resp.Header)
 		}
-		enable(t, p, s, "able", socknotify.EventOut)
-		if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
-			t.Fatal(err)
-		}
+		notify(t, p, s, "able")
 		var got []debugdata.Event
 		for lines := bufio.NewScanner(resp.Body); len(got) < 2 && lines.Scan(); {
 			line := lines.Text()
@@ -401,20 +402,26 @@ func TestCloseEndsObservation(t *testing.T) {
 	if !debug.TakeSnapshot(p, 0, 0).Observed.IsZero() {
 		t.Error("the port is still observed")
 	}
-	w := httptest.NewRecorder()
-	page.ServeHTTP(w, request("GET", "/ports"))
-	if w.Code != http.StatusServiceUnavailable {
+	if w := answer(page, request("GET", "/ports")); w.Code != http.StatusServiceUnavailable {
 		t.Error(w.Code)
 	}
 }
 
-func TestDuplicateName(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	debug.New(debug.Port("p", newPort[int](t)), debug.Port("p", newPort[int](t)))
+func TestDuplicateNames(t *testing.T) {
+	s := new(server.Server[int])
+	for name, options := range map[string][]debug.Option{
+		"ports":   {debug.Port("p", newPort[int](t)), debug.Port("p", newPort[int](t))},
+		"servers": {debug.Server("s", s), debug.Server("s", s)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			debug.New(options...)
+		})
+	}
 }
 
 // request returns a request from this machine.
@@ -422,6 +429,13 @@ func request(method, path string) *http.Request {
 	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
 	return r
+}
+
+// answer returns the answer to a request.
+func answer(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
 
 func TestFiles(t *testing.T) {
@@ -437,8 +451,7 @@ func TestFiles(t *testing.T) {
 		"/debug/socknotify/x/.": "application/json", // no such file
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
-			w := httptest.NewRecorder()
-			page.ServeHTTP(w, request(method, path))
+			w := answer(page, request(method, path))
 			if got := w.Header().Get("Content-Type"); got != kind {
 				t.Errorf("%s %s: %d, %s", method, path, w.Code, got)
 			}
@@ -503,12 +516,16 @@ func TestAccess(t *testing.T) {
 			for name, v := range c.header {
 				r.Header.Set(name, v)
 			}
-			w := httptest.NewRecorder()
-			page.ServeHTTP(w, r)
-			if w.Code != map[bool]int{true: 200, false: 403}[may] {
-				t.Errorf("%+v: %d %s", c, w.Code, w.Body)
-			}
+			checkAccess(t, page, r, may)
 		}
+	}
+}
+
+// checkAccess fails unless a page answers a request, or refuses it.
+func checkAccess(t *testing.T, page *debug.Handler, r *http.Request, may bool) {
+	t.Helper()
+	if w := answer(page, r); w.Code != map[bool]int{true: 200, false: 403}[may] {
+		t.Errorf("from %q to %q, %v: %d %s", r.RemoteAddr, r.Host, r.Header, w.Code, w.Body)
 	}
 }
 
@@ -529,11 +546,7 @@ func TestAccessByUnixSocket(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set(c.header, "203.0.113.7")
 		}
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, r)
-		if w.Code != map[bool]int{true: 200, false: 403}[c.may] {
-			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
-		}
+		checkAccess(t, page, r, c.may)
 	}
 }
 
@@ -578,6 +591,7 @@ func TestTraceKinds(t *testing.T) {
 
 // The first sample may be taken concurrently with the end of New.
 func TestSampleDuringNew(t *testing.T) {
+	t.Parallel() // it waits
 	page := debug.New(debug.Port("p", newPort[int](t)))
 	time.Sleep(1200 * time.Millisecond) // past the first sample; any synchronization would hide a data race
 	page.Close()

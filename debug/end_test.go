@@ -125,9 +125,7 @@ func TestQueryEndsWithClient(t *testing.T) {
 		enable(t, p, newUDP(t), i, socknotify.EventIn)
 	}
 	query := func(ctx context.Context) *httptest.ResponseRecorder {
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, request("GET", "/registrations?sort=key").WithContext(ctx))
-		return w
+		return answer(page, request("GET", "/registrations?sort=key").WithContext(ctx))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop <- cancel

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"path"
 	"testing"
@@ -30,10 +29,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add(uint8(7), "/../..//page/../app.js", "", true, false)
 	p, other := newPort[string](f), newPort[int](f)
 	s := newUDP(f)
-	enable(f, p, s, "key 1", socknotify.EventOut)
-	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
-		f.Fatal(err)
-	}
+	notify(f, p, s, "key 1")
 	for range 5 {
 		enable(f, p, newUDP(f), "key 2\xff", socknotify.EventIn)
 	}
@@ -59,8 +55,7 @@ func FuzzQuery(f *testing.F) {
 		if sse {
 			r.Header.Set("Accept", "text/event-stream")
 		}
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, r)
+		w := answer(page, r)
 		body := w.Body.Bytes()
 		switch w.Code {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestURITooLong:
@@ -111,7 +106,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-func decoded[V any](t *testing.T, b []byte) (v V) {
+func decoded[V any](t testing.TB, b []byte) (v V) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

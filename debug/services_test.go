@@ -59,8 +59,22 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
+// start serves until end is called.
+func start(t *testing.T, s *server.Server[struct{}]) (addr net.Addr, end func()) {
+	t.Helper()
+	l := listen(t)
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	return l.Addr(), func() {
+		s.Close()
+		<-served
+		s.Shutdown(context.Background())
+	}
+}
+
 // A page that was made before Serve shows the server's counts, and its ports when they are there. Keys are addresses.
 func TestServer(t *testing.T) {
+	t.Parallel() // it waits
 	s := &server.Server[struct{}]{Handler: echo{}, TimeCalls: true, Workers: 2, Shards: 2}
 	_, url := serve(t, debug.Server("shop", s))
 	if l := get[debugdata.Servers](t, url+"servers", 200); len(l.Servers) != 1 || l.Servers[0].Kind != "server.Server" || len(l.Servers[0].Ports) != 0 {
@@ -69,10 +83,8 @@ func TestServer(t *testing.T) {
 	if v := get[debugdata.ServerView](t, url+"server", 200); v.Counts.Conns != 0 || len(v.Samples) == 0 || v.Observed.IsZero() {
 		t.Errorf("before Serve: %+v", v)
 	}
-	l := listen(t)
-	served := make(chan error)
-	go func() { served <- s.Serve(l) }()
-	c := say(t, l.Addr())
+	addr, end := start(t, s)
+	c := say(t, addr)
 	if p := get[debugdata.Servers](t, url+"servers", 200).Servers[0].Ports; len(p) != 2 || p[0] != "shop-0" || p[1] != "shop-1" {
 		t.Errorf("ports %q", p)
 	}
@@ -101,9 +113,7 @@ func TestServer(t *testing.T) {
 		v := get[debugdata.ServerView](t, url+"server?after="+strconv.FormatUint(last.Number, 10), 200)
 		return len(v.Samples) > 0 && v.Samples[0].Number == last.Number+1 && v.Samples[0].Calls >= 1
 	})
-	s.Close()
-	<-served
-	s.Shutdown(context.Background())
+	end()
 	if v := get[debugdata.ServerView](t, url+"server", 200); v.Counts.BytesIn != 5 {
 		t.Errorf("after the end: %+v", v.Counts)
 	}
@@ -113,11 +123,10 @@ func TestServer(t *testing.T) {
 
 // A port that is found when samples are taken is not sampled twice at that time: the page divides by the time between two.
 func TestFoundPortIsSampledOnce(t *testing.T) {
+	t.Parallel() // it waits
 	s := &server.Server[struct{}]{Handler: echo{}, Shards: 1}
 	_, url := serve(t, debug.Server("shop", s))
-	l := listen(t)
-	served := make(chan error)
-	go func() { served <- s.Serve(l) }()
+	_, end := start(t, s)
 	eventually(t, func() bool { // without a request, which would find the port
 		ports := s.Ports()
 		return len(ports) == 1 && !debug.TakeSnapshot(ports[0], 0, 0).Observed.IsZero()
@@ -130,9 +139,7 @@ func TestFoundPortIsSampledOnce(t *testing.T) {
 	if d := samples[1].Time.Sub(samples[0].Time); d < 500*time.Millisecond {
 		t.Errorf("samples %v apart; want a second", d)
 	}
-	s.Close()
-	<-served
-	s.Shutdown(context.Background())
+	end()
 }
 
 // Parked servers and lots are shown as well, and a lot whose Serve has returned is not.
@@ -195,41 +202,25 @@ func TestParkServers(t *testing.T) {
 	}
 }
 
-func TestServersOfOneName(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("two servers have one name")
-		}
-	}()
-	s := new(server.Server[int])
-	debug.New(debug.Server("s", s), debug.Server("s", s))
-}
-
 func TestReady(t *testing.T) {
 	s := &server.Server[struct{}]{Handler: echo{}}
 	check := debug.Ready(s)
 	status := func() int {
-		w := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "/readyz", nil)
 		r.RemoteAddr = "192.0.2.1:1000" // the kubelet is another machine
-		check.ServeHTTP(w, r)
-		return w.Code
+		return answer(check, r).Code
 	}
 	if status() != 503 {
 		t.Error("ready before Serve")
 	}
-	l := listen(t)
-	served := make(chan error)
-	go func() { served <- s.Serve(l) }()
+	_, end := start(t, s)
 	eventually(t, func() bool { return status() == 200 })
 	s.Close()
 	if status() != 503 {
 		t.Error("ready after Close")
 	}
-	<-served
-	s.Shutdown(context.Background())
-	w := httptest.NewRecorder()
-	debug.Ready(new(park.Server), new(park.HTTPServer)).ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+	end()
+	w := answer(debug.Ready(new(park.Server), new(park.HTTPServer)), httptest.NewRequest("GET", "/readyz", nil))
 	if w.Code != 503 || w.Body.String() != "not ready\n" {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
