@@ -22,8 +22,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend}
 		addr := start(t, s)
 		good := dial(t, addr)
-		send(t, good, "hello")
-		expect(t, good, "hello")
+		echoes(t, good, "hello")
 		to := net.TCPAddr{IP: good.RemoteAddr().(*net.TCPAddr).IP, Port: good.RemoteAddr().(*net.TCPAddr).Port}
 		var waiting []int
 		for range 20 { // their descriptors are there before
@@ -43,8 +42,7 @@ func TestOutOfDescriptors(t *testing.T) {
 			unix.Write(fd, []byte("hello"))
 		}
 		for range 100 {
-			send(t, good, "hello")
-			expect(t, good, "hello")
+			echoes(t, good, "hello")
 		}
 		if n := s.Stats().Accepted; n != 1 {
 			t.Errorf("%d accepted without descriptors", n)
@@ -132,8 +130,7 @@ func TestAbuse(t *testing.T) {
 		var good []*net.TCPConn
 		for range 10 {
 			c := dial(t, addr)
-			send(t, c, "hello\n")
-			expect(t, c, "hello\n")
+			echoes(t, c, "hello\n")
 			good = append(good, c)
 		}
 		background(func() {

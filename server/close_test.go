@@ -49,9 +49,7 @@ func TestHalfClose(t *testing.T) {
 		c.CloseWrite()
 		expect(t, c, "you said one two three")
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, nil)
 	})
 }
 
@@ -123,9 +121,7 @@ func TestClose(t *testing.T) {
 					} else if int(n) != total || err != nil {
 						t.Errorf("%d bytes of %d, %v", n, total, err)
 					}
-					if err := h.cause(1); err != nil {
-						t.Errorf("cause %v", err)
-					}
+					h.wantCause(1, nil)
 					if err := h.conn(1).Close(); !errors.Is(err, net.ErrClosed) {
 						t.Errorf("second Close = %v", err)
 					}

@@ -1,15 +1,10 @@
 package server_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,7 +16,6 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/server"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // faulty is a real backend whose calls a test makes fail. Either function may be nil, and may return nil.
@@ -65,24 +59,6 @@ func (f faulty) on(name string) socknotify.Option {
 	}
 }
 
-// A logged is the output of a logger, which a test reads.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
-
 // eachFault runs a test for each name and each error.
 func eachFault(t *testing.T, f func(t *testing.T, name string, fault error)) {
 	backendtest.Each(t, func(t *testing.T, name string) {
@@ -99,7 +75,7 @@ func TestWaitFails(t *testing.T) {
 			t.Run(fmt.Sprint(every), func(t *testing.T) {
 				var waits atomic.Uint64
 				var log logged
-				s := &srv{Handler: &handler{t: t}, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				s := &srv{Handler: &handler{t: t}, Workers: 2, Logger: log.logger()}
 				server.Faulty(s, time.Hour, faulty{park: func() error {
 					if waits.Add(1)%every == 0 {
 						return fault
@@ -110,8 +86,7 @@ func TestWaitFails(t *testing.T) {
 				for range 5 {
 					c := dial(t, addr)
 					for range 3 {
-						send(t, c, "hello")
-						expect(t, c, "hello")
+						echoes(t, c, "hello")
 					}
 					c.Close()
 				}
@@ -120,8 +95,7 @@ func TestWaitFails(t *testing.T) {
 				c := dial(t, addr)
 				pause := time.Millisecond
 				wait(t, func() bool {
-					send(t, c, "hello")
-					expect(t, c, "hello")
+					echoes(t, c, "hello")
 					await.Pause(pause)
 					pause *= 2
 					return log.count("cannot wait") > 0
@@ -138,7 +112,7 @@ func TestWaitFailsForGood(t *testing.T) {
 		var broken atomic.Bool
 		var log logged
 		h := &handler{t: t}
-		s := &srv{Handler: h, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		s := &srv{Handler: h, Workers: 2, Logger: log.logger()}
 		server.Faulty(s, 10*time.Millisecond, faulty{park: func() error {
 			if broken.Load() {
 				return fault
@@ -148,14 +122,10 @@ func TestWaitFailsForGood(t *testing.T) {
 		served := make(chan error)
 		var clients []net.Conn
 		for range 2 {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := listen(t)
 			go func() { served <- s.Serve(l) }()
 			c := dial(t, l.Addr().String())
-			send(t, c, "hello")
-			expect(t, c, "hello")
+			echoes(t, c, "hello")
 			clients = append(clients, c)
 		}
 		broken.Store(true)
@@ -217,8 +187,7 @@ func TestChangesFail(t *testing.T) {
 		}
 		off.Store(true)
 		c := dial(t, addr)
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 		off.Store(false)
 		shutdown(t, s)
 	})
@@ -237,8 +206,7 @@ func TestRemovalsFail(t *testing.T) {
 		addr := start(t, s)
 		for range 10 {
 			c := dial(t, addr)
-			send(t, c, "hello")
-			expect(t, c, "hello")
+			echoes(t, c, "hello")
 		}
 		shutdown(t, s)
 	})
@@ -265,12 +233,11 @@ func TestPacketWaitFails(t *testing.T) {
 			}},
 		} {
 			t.Run(what, func(t *testing.T) {
-				s := &server.PacketServer{Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) })}
+				s := &server.PacketServer{Workers: 2, Handler: echoPackets}
 				server.FaultyPackets(s, time.Hour, f.on(name))
 				c := packets(t, s)
 				for range 10 {
-					send(t, c, "hello")
-					expect(t, c, "hello")
+					echoes(t, c, "hello")
 				}
 			})
 		}
@@ -292,19 +259,12 @@ func TestPacketWaitFailsForGood(t *testing.T) {
 			t.Run(what, func(t *testing.T) {
 				var log logged
 				s := &server.PacketServer{
-					Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) }),
+					Workers: 2, Logger: log.logger(),
+					Handler: echoPackets,
 				}
 				server.FaultyPackets(s, 100*time.Millisecond, f.on(name))
-				pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				c, err := net.Dial("udp", pc.LocalAddr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
+				pc := listenPacket(t)
+				c := dialPacket(t, pc.LocalAddr())
 				send(t, c, "hello")
 				if err := s.Serve(pc); !errors.Is(err, fault) {
 					t.Errorf("Serve = %v", err)
@@ -312,11 +272,7 @@ func TestPacketWaitFailsForGood(t *testing.T) {
 				if log.count("cannot wait") == 0 {
 					t.Error("it says nothing")
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), soon)
-				defer cancel()
-				if err := s.Shutdown(ctx); err != nil {
-					t.Error(err)
-				}
+				shutdownPackets(t, s)
 			})
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/server"
@@ -33,13 +32,7 @@ func FuzzDatagrams(f *testing.F) {
 			c.Send(in)
 		})}
 		first := packets(t, s)
-		second, err := net.Dial("udp", first.RemoteAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer second.Close()
-		second.SetDeadline(time.Now().Add(soon))
-		clients := []net.Conn{first, second}
+		clients := []net.Conn{first, dialPacket(t, first.RemoteAddr())}
 		for len(data) > 0 {
 			var sent [][]byte
 			for ; len(data) > 0 && len(sent) < 20; data = data[len(sent[len(sent)-1]):] { // no more than there is room for
@@ -118,10 +111,7 @@ func FuzzHijack(f *testing.F) {
 			return nil
 		}
 		s := &srv{Handler: h, Workers: 2, MaxQueued: 4 * block, TLSConfig: config}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listen(t)
 		serve := s.Serve
 		if secure {
 			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
@@ -170,9 +160,7 @@ func FuzzHijack(f *testing.F) {
 		if !bytes.Equal(plain, script) {
 			t.Fatalf("%q comes back as %q", script, plain)
 		}
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, nil)
 		helpers.Wait() // the handler starts no more after Close
 	})
 }

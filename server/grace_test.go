@@ -56,13 +56,48 @@ func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func()
 	}
 }
 
-// shuttingDown begins a Shutdown, and returns when it has.
-func shuttingDown(t *testing.T, s *srv) (done <-chan error) {
+// handshake makes the handshake of a connection, if it has TLS.
+func handshake(t *testing.T, c net.Conn) {
+	t.Helper()
+	if c, ok := c.(*tls.Conn); ok {
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shuttingDown begins a Shutdown, and returns when it has. done waits for its end.
+func shuttingDown(t *testing.T, s *srv) (done func()) {
 	t.Helper()
 	end := make(chan error, 1)
 	go func() { end <- s.Shutdown(t.Context()) }()
 	wait(t, func() bool { return s.ListenAndServe("tcp", "127.0.0.1:0") == server.ErrServerClosed })
-	return end
+	return func() {
+		t.Helper()
+		if err := <-end; err != nil {
+			t.Errorf("Shutdown = %v", err)
+		}
+	}
+}
+
+// busyAt returns a function for Data that echoes, but waits for release before that where the text is "busy".
+func busyAt(busy chan<- struct{}, release <-chan struct{}) func(c conn, buf []byte) error {
+	return reading(func(c conn, text string) error {
+		if text == "busy" {
+			busy <- struct{}{}
+			<-release
+		}
+		return write(c, text)
+	})
+}
+
+// expectLast expects a text on each connection, and then its end.
+func expectLast(t *testing.T, conns []net.Conn, text string) {
+	t.Helper()
+	for _, c := range conns {
+		expect(t, c, text)
+		expectEnd(t, c, io.EOF)
+	}
 }
 
 // Connections that are accepted or in the backlog when Shutdown is called, and send their first request after that, are
@@ -80,13 +115,8 @@ func TestShutdownServesFirstRequests(t *testing.T) {
 		for _, c := range all {
 			send(t, c, "hello")
 		}
-		for _, c := range all {
-			expect(t, c, "hello")
-			expectEnd(t, c, io.EOF)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expectLast(t, all, "hello")
+		done()
 	})
 }
 
@@ -96,18 +126,7 @@ func TestShutdownServesBacklog(t *testing.T) {
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
 		server.Grace(s, time.Hour)
 		busy, release := make(chan struct{}, 2), make(chan struct{})
-		h.data = func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			if string(buf[:n]) == "busy" {
-				busy <- struct{}{}
-				<-release
-			}
-			_, err = c.Write(buf[:n])
-			return err
-		}
+		h.data = busyAt(busy, release)
 		working := []net.Conn{dial(), dial()}
 		for _, c := range working {
 			send(t, c, "busy")
@@ -125,17 +144,9 @@ func TestShutdownServesBacklog(t *testing.T) {
 			}
 		}()
 		close(release)
-		for _, c := range working {
-			expect(t, c, "busy")
-			expectEnd(t, c, io.EOF)
-		}
-		for _, c := range all {
-			expect(t, c, "hello")
-			expectEnd(t, c, io.EOF)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expectLast(t, working, "busy")
+		expectLast(t, all, "hello")
+		done()
 	})
 }
 
@@ -144,12 +155,8 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
 		server.Grace(s, time.Hour)
 		first := make(chan struct{}, 1)
-		h.data = func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			if c.Value.got = append(c.Value.got, buf[:n]...); len(c.Value.got) < len("hello") {
+		h.data = reading(func(c conn, text string) error {
+			if c.Value.got = append(c.Value.got, text...); len(c.Value.got) < len("hello") {
 				first <- struct{}{}
 				return nil
 			}
@@ -160,19 +167,14 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 				c.Resume()
 			}()
 			return nil
-		}
+		})
 		c := dial()
-		if c, ok := c.(*tls.Conn); ok {
-			if err := c.Handshake(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		handshake(t, c)
 		h.conn(1)
 		// Shutdown ends the stream of a connection that was served before, after it has looked at the first one. What the
 		// first one sends before that is not its first request during Shutdown, and ends with what has arrived.
 		served := dial()
-		send(t, served, "hello")
-		expect(t, served, "hello")
+		echoes(t, served, "hello")
 		done := shuttingDown(t, s)
 		expectEnd(t, served, io.EOF)
 		send(t, c, "he")
@@ -180,9 +182,7 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 		send(t, c, "llo")
 		expect(t, c, "hello")
 		expectEnd(t, c, io.EOF)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		done()
 	})
 }
 
@@ -192,20 +192,14 @@ func TestShutdownOfSilentConnections(t *testing.T) {
 		clock := testclock.Install(t)
 		server.Grace(s, 200*time.Millisecond)
 		old := dial()
-		if c, ok := old.(*tls.Conn); ok {
-			if err := c.Handshake(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		handshake(t, old)
 		h.conn(1)
 		clock.Advance(500 * time.Millisecond) // an old one is more than that
 		c := dial()
 		wait(t, func() bool { return s.Stats().Conns == 2 })
 		done := shuttingDown(t, s)
 		expectEnd(t, old, io.EOF)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		done()
 		if _, with := c.(*tls.Conn); !with {
 			expectEnd(t, c, io.EOF)
 		}

@@ -1,12 +1,16 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,6 +23,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
 )
 
 func TestMain(m *testing.M) {
@@ -122,6 +127,14 @@ func (h *handler) cause(n int) error {
 	return h.told()[n-1]
 }
 
+// wantCause waits for the n-th Close and verifies its cause.
+func (h *handler) wantCause(n int, want error) {
+	h.t.Helper()
+	if err := h.cause(n); err != want {
+		h.t.Errorf("cause %v, want %v", err, want)
+	}
+}
+
 // conn waits for the n-th connection.
 func (h *handler) conn(n int) conn {
 	h.t.Helper()
@@ -150,10 +163,58 @@ func echo(c conn, buf []byte) error {
 	return err
 }
 
+// reading is a function for Data that reads once, and calls f with what it has read.
+func reading(f func(c conn, text string) error) func(c conn, buf []byte) error {
+	return func(c conn, buf []byte) error {
+		n, err := c.Read(buf)
+		if err != nil {
+			return err
+		}
+		return f(c, string(buf[:n]))
+	}
+}
+
+// write writes a text, and returns the error alone.
+func write(c conn, text string) error {
+	_, err := c.Write([]byte(text))
+	return err
+}
+
+// hijack hijacks a connection for a goroutine that calls f.
+func hijack(c conn, f func(nc net.Conn)) error {
+	nc, err := c.Hijack()
+	if err == nil {
+		go f(nc)
+	}
+	return err
+}
+
 func wait(t testing.TB, cond func() bool) {
 	t.Helper()
 	await.Until(t, "a condition", cond)
 }
+
+// A logged is the output of a logger, which a test reads.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *logged) count(text string) int { return strings.Count(l.String(), text) }
 
 // passing installs a clock whose time passes fast until the test ends. It is for tests in which something
 // expires, and nothing may expire too early.
@@ -183,12 +244,27 @@ func passing(t testing.TB) *testclock.Clock {
 // start serves on a loopback address until the test ends, and checks then that every connection was closed.
 func start(t testing.TB, s *srv) (addr string) {
 	t.Helper()
+	l := listen(t)
+	serve(t, s, l)
+	return l.Addr().String()
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, s, l)
-	return l.Addr().String()
+	return l
+}
+
+func listenSocket(t testing.TB) *sock.Socket {
+	t.Helper()
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func serve(t testing.TB, s *srv, l net.Listener) {
@@ -298,6 +374,22 @@ func expect(t testing.TB, c net.Conn, text string) {
 	}
 	if string(buf) != text {
 		t.Fatalf("%q, want %q", buf, text)
+	}
+}
+
+// echoes sends a text and expects it back.
+func echoes(t testing.TB, c net.Conn, text string) {
+	t.Helper()
+	send(t, c, text)
+	expect(t, c, text)
+}
+
+// expectAll reads to the end of the stream, and fails unless it has these bytes.
+func expectAll(t testing.TB, c net.Conn, want []byte) {
+	t.Helper()
+	got, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes of %d, or others: %v", len(got), len(want), err)
 	}
 }
 

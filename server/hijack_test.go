@@ -17,19 +17,15 @@ import (
 // A paused connection is used by another goroutine, which then calls Resume.
 func TestPause(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf[:5])
-			if err != nil {
-				return err
-			}
+		upper := reading(func(c conn, request string) error {
 			c.Pause()
-			request := string(buf[:n])
 			go func() {
 				c.Write([]byte(strings.ToUpper(request)))
 				c.Resume()
 			}()
 			return nil
-		}}
+		})
+		h := &handler{t: t, data: func(c conn, buf []byte) error { return upper(c, buf[:5]) }}
 		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
 		for range 200 / min(fewer(), 10) {
 			send(t, c, "helloworld") // two requests
@@ -50,16 +46,73 @@ func TestPausedAndClosed(t *testing.T) {
 		paused.Pause()
 		paused.SetIdleTimeout(50 * time.Millisecond)
 		h.conn(2).SetIdleTimeout(200 * time.Millisecond)
-		if err := h.cause(1); err != server.ErrIdle {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, server.ErrIdle)
 		wait(t, func() bool { return s.Stats().Conns == 1 }) // it is counted out after Close
 		paused.Close()
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(2); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(2, nil)
 	})
+}
+
+// hijackLines returns a function for Data that echoes byte by byte. At an "h" it hijacks the connection for a
+// goroutine, which answers the next six bytes, and ends the connection if they are "finish".
+func hijackLines(t *testing.T) func(c conn, buf []byte) error {
+	return func(c conn, buf []byte) error {
+		n, err := c.Read(buf[:1])
+		if err != nil {
+			return err
+		}
+		if buf[0] != 'h' {
+			_, err = c.Write(buf[:n])
+			return err
+		}
+		nc, err := c.Hijack()
+		if err != nil {
+			return err
+		}
+		if _, err := c.Read(buf); err == nil || err == sock.ErrWouldBlock {
+			t.Errorf("Read of a hijacked connection = %v", err)
+		}
+		if _, err := c.Write(buf[:1]); err == nil {
+			t.Error("Write to a hijacked connection is no error")
+		}
+		if _, err := c.Hijack(); err == nil {
+			t.Error("a second Hijack is no error")
+		}
+		go func() {
+			var line [6]byte
+			if _, err := io.ReadFull(nc, line[:]); err != nil {
+				t.Error(err)
+			}
+			nc.SetReadDeadline(time.Now().Add(-1))
+			if _, err := nc.Read(line[:0:0]); err != nil {
+				t.Error(err)
+			}
+			nc.SetReadDeadline(time.Time{})
+			nc.Write([]byte("got " + string(line[:])))
+			if string(line[:]) == "finish" {
+				nc.Close()
+			} else if err := c.Resume(); err != nil {
+				t.Error(err)
+			}
+		}()
+		return nil
+	}
+}
+
+// sendLines has a connection hijacked and resumed many times.
+func sendLines(t *testing.T, c net.Conn) {
+	t.Helper()
+	for range 50 {
+		send(t, c, "xh")
+		expect(t, c, "x")
+		send(t, c, "line-1x") // the last one is for the server again
+		expect(t, c, "got line-1x")
+	}
+	for range 50 {
+		send(t, c, "xhline-2yhline-3z") // one record
+		expect(t, c, "xgot line-2ygot line-3z")
+	}
 }
 
 // A connection is hijacked by a blocking goroutine and resumed, several times.
@@ -67,54 +120,14 @@ func TestHijack(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		before := handles.List()
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf[:1])
-			if err != nil {
-				return err
-			}
-			if buf[0] != 'h' {
-				_, err = c.Write(buf[:n])
-				return err
-			}
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
-			}
-			if _, err := c.Read(buf); err == nil || err == sock.ErrWouldBlock {
-				t.Errorf("Read of a hijacked connection = %v", err)
-			}
-			if _, err := c.Write(buf[:1]); err == nil {
-				t.Error("Write to a hijacked connection is no error")
-			}
-			if _, err := c.Hijack(); err == nil {
-				t.Error("a second Hijack is no error")
-			}
-			go func() {
-				var line [6]byte
-				if _, err := io.ReadFull(nc, line[:]); err != nil {
-					t.Error(err)
-				}
-				nc.Write([]byte("got " + string(line[:])))
-				if string(line[:]) == "finish" {
-					nc.Close()
-				} else if err := c.Resume(); err != nil {
-					t.Error(err)
-				}
-			}()
-			return nil
-		}}
+		h := &handler{t: t, data: hijackLines(t)}
 		s := &srv{Handler: h, Backend: backend, Workers: 1}
 		addr := start(t, s)
 		c := dial(t, addr)
 		h.conn(1)
 		idle := dial(t, addr)
 		h.conn(2)
-		for range 50 {
-			send(t, c, "xh")
-			expect(t, c, "x")
-			send(t, c, "line-1x") // the last one is for the server again
-			expect(t, c, "got line-1x")
-		}
+		sendLines(t, c)
 		// The one worker has left this connection long ago.
 		if _, err := h.conn(2).Hijack(); err == nil {
 			t.Error("Hijack of an idle connection is no error")
@@ -123,9 +136,7 @@ func TestHijack(t *testing.T) {
 		send(t, c, "hfinish")
 		expect(t, c, "got finish")
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, nil)
 		c.Close()
 		s.Close()
 		shutdown(t, s)
@@ -162,9 +173,7 @@ func TestHijackedAndClosed(t *testing.T) {
 			t.Errorf("Read = %v", err)
 		}
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(1); err != server.ErrServerClosed {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, server.ErrServerClosed)
 		shutdown(t, s)
 	})
 }

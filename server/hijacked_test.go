@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -43,12 +42,8 @@ func hijackQueued(t *testing.T, f func(t *testing.T, q *queued)) {
 						_, err = c.Write(buf[:n])
 						return err
 					}
-					total := 0
-					for err = nil; err == nil; { // as in fill
-						n, err = c.Write(stream(1, total, 1<<16))
-						total += n
-					}
-					if err != server.ErrQueueFull {
+					total, err := fillStream(c, 1<<16)
+					if err != nil {
 						return err
 					}
 					nc, err := c.Hijack()
@@ -80,6 +75,12 @@ func (q *queued) hijack(t *testing.T) (nc net.Conn, total int) {
 	return <-q.conns, <-q.totals
 }
 
+// hasTLS reports whether a hijacked connection has TLS.
+func hasTLS(nc net.Conn) bool {
+	_, with := nc.(interface{ ConnectionState() tls.ConnectionState })
+	return with
+}
+
 // The bytes that were queued before Hijack reach the peer first, and none is lost, whatever the hijacker does.
 func TestHijackQueued(t *testing.T) {
 	for name, then := range map[string]func(t *testing.T, q *queued, nc net.Conn){
@@ -105,7 +106,7 @@ func TestHijackQueued(t *testing.T) {
 			send(t, q.peer, "go")
 		},
 		"close": func(t *testing.T, q *queued, nc net.Conn) {
-			if _, with := nc.(interface{ ConnectionState() tls.ConnectionState }); with {
+			if hasTLS(nc) {
 				go nc.Close() // it has a close_notify to write
 			} else if err := nc.Close(); err != nil {
 				t.Error(err)
@@ -133,23 +134,17 @@ func TestHijackQueued(t *testing.T) {
 						t.Log("the system has taken all in the meantime")
 					}
 					then(t, q, nc)
-					got := make([]byte, total)
-					if _, err := io.ReadFull(q.peer, got); err != nil || !bytes.Equal(got, stream(1, 0, total)) {
-						t.Fatalf("%d bytes, or others: %v", total, err)
-					}
+					expectStream(t, q.peer, 1, total)
 					if name != "close" {
 						expect(t, q.peer, "after")
 					}
 				}
 				if rounds == 1 {
 					expectEnd(t, q.peer, io.EOF)
-					if err := q.h.cause(1); err != nil {
-						t.Errorf("cause %v", err)
-					}
+					q.h.wantCause(1, nil)
 					return
 				}
-				send(t, q.peer, "done")
-				expect(t, q.peer, "done")
+				echoes(t, q.peer, "done")
 			})
 		})
 	}
@@ -175,17 +170,14 @@ func TestHijackQueuedDeadlines(t *testing.T) {
 		if err := <-woken; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Read = %v", err)
 		}
-		if _, with := nc.(interface{ ConnectionState() tls.ConnectionState }); !with { // which never forgets such an error of Write
+		if !hasTLS(nc) { // which never forgets such an error of Write
 			nc.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 			if n, err := nc.Write(b[:]); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("Write = %d, %v", n, err)
 			}
 			nc.SetWriteDeadline(time.Time{})
 		}
-		got := make([]byte, total) // and the deadline that is over holds for the socket
-		if _, err := io.ReadFull(q.peer, got); err != nil || !bytes.Equal(got, stream(1, 0, total)) {
-			t.Fatalf("%d bytes, or others: %v", total, err)
-		}
+		expectStream(t, q.peer, 1, total) // and the deadline that is over holds for the socket
 		send(t, q.peer, "x")
 		if h, ok := nc.(interface{ NetConn() net.Conn }); ok && h.NetConn() == nil {
 			t.Error("NetConn is nil")
@@ -241,10 +233,8 @@ func TestHijackQueuedConnectionEnds(t *testing.T) {
 				if _, err := nc.Write(make([]byte, 1)); err == nil {
 					t.Error("Write is no error")
 				}
-				if nc.SetDeadline(time.Now()) == nil {
-					if _, with := nc.(interface{ ConnectionState() tls.ConnectionState }); !with {
-						t.Error("SetDeadline is no error")
-					}
+				if nc.SetDeadline(time.Now()) == nil && !hasTLS(nc) {
+					t.Error("SetDeadline is no error")
 				}
 				if err := q.h.conns[0].Resume(); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("Resume = %v", err)
@@ -275,8 +265,7 @@ func TestHijackedConnAfterResume(t *testing.T) {
 			return c.Resume()
 		}}
 		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 		stale := <-old
 		if err := stale.Close(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Close = %v", err)
@@ -284,7 +273,6 @@ func TestHijackedConnAfterResume(t *testing.T) {
 		if _, err := stale.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Read = %v", err)
 		}
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 	})
 }

@@ -254,9 +254,7 @@ func TestInputUnconsumed(t *testing.T) {
 			}
 		}
 		send(t, c, "x")
-		if err := h.cause(1); err != server.ErrTooLong {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, server.ErrTooLong)
 		if n := len(calls); n != 0 {
 			t.Errorf("%d more calls", n)
 		}
@@ -308,9 +306,7 @@ func TestInputEndBehindMessages(t *testing.T) {
 		c.(extended).Conn.(interface{ CloseWrite() error }).CloseWrite()
 		expect(t, c, "abcdef")
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, nil)
 	})
 }
 
@@ -444,8 +440,7 @@ func TestMessageTimeout(t *testing.T) {
 		clock := testclock.Install(t)
 		s := &srv{Handler: h, Backend: backend, ReadTimeout: time.Second}
 		slow := connect(s)
-		send(t, slow, "first\n")
-		expect(t, slow, "first\n")
+		echoes(t, slow, "first\n")
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -150,14 +151,9 @@ func TestTLSKeyUpdateQueueFull(t *testing.T) {
 	owners(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		r := updating(t, backend, h, 100_000)
-		sc, total := h.conn(1), 0
-		for {
-			n, err := sc.Write(stream(1, total, 70_000))
-			if total += n; err == server.ErrQueueFull {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
+		total, err := fillStream(h.conn(1), 70_000)
+		if err != nil {
+			t.Fatal(err)
 		}
 		send(t, r, r.keyUpdate(1))
 		send(t, r, r.record(typeData, "hello"))
@@ -173,19 +169,11 @@ func TestTLSKeyUpdateQueueFull(t *testing.T) {
 func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 	noHijack(t)
 	owners(t, func(t *testing.T, backend string) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			switch text := string(buf[:n]); text {
+		h := &handler{t: t, data: reading(func(c conn, text string) error {
+			switch text {
 			case "hijack":
-				nc, err := c.Hijack()
-				if err != nil {
-					return err
-				}
-				nc.Write([]byte("hijacked"))
-				go func() {
+				return hijack(c, func(nc net.Conn) {
+					nc.Write([]byte("hijacked"))
 					b := make([]byte, 100)
 					n, err := nc.Read(b)
 					if err != nil {
@@ -193,8 +181,7 @@ func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 					}
 					nc.Write(b[:n])
 					c.Resume()
-				}()
-				return nil
+				})
 			case "pause":
 				c.Pause()
 				go func() {
@@ -203,10 +190,9 @@ func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 				}()
 				return nil
 			default:
-				_, err = c.Write(buf[:n])
-				return err
+				return write(c, text)
 			}
-		}}
+		})}
 		r := updating(t, backend, h, 0)
 		for range 20 {
 			send(t, r, r.record(typeData, "hijack"))
@@ -301,8 +287,6 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 		if text := <-got; text != "end more more more" {
 			t.Errorf("received %q", text)
 		}
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, nil)
 	})
 }

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -65,8 +64,7 @@ func TestMaxConnsPerAddr(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 	})
 }
 
@@ -96,10 +94,7 @@ func TestMaxQueued(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		sc.Close()
-		got, err := io.ReadAll(c)
-		if err != nil || !bytes.Equal(got, stream(1, 0, total)) {
-			t.Errorf("%d bytes of %d, %v", len(got), total, err)
-		}
+		expectAll(t, c, stream(1, 0, total))
 	})
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
@@ -111,8 +106,7 @@ func TestMaxQueued(t *testing.T) {
 		}
 		good := dial(t, addr)
 		for range 100 {
-			send(t, good, "hello")
-			expect(t, good, "hello")
+			echoes(t, good, "hello")
 		}
 	})
 }
@@ -131,35 +125,28 @@ func TestIdleTimeout(t *testing.T) {
 		addr := start(t, s)
 		connect := func() net.Conn {
 			nc := dial(t, addr)
-			send(t, nc, "x")
-			expect(t, nc, "x")
+			echoes(t, nc, "x")
 			return nc
 		}
 		exempt, silent, lively := connect(), connect(), connect()
-		request := func(nc net.Conn) {
-			send(t, nc, "x")
-			expect(t, nc, "x")
-		}
 		c.Advance(900 * time.Millisecond)
 		if n := s.Stats().Conns; n != 3 {
 			t.Errorf("%d connections before the timeout", n)
 		}
-		request(lively)
+		echoes(t, lively, "x")
 		c.Advance(250 * time.Millisecond)
 		expectEnd(t, silent, io.EOF)
 		if err := h.cause(1); err != server.ErrIdle || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("cause %v", err)
 		}
-		request(lively)
+		echoes(t, lively, "x")
 		c.Advance(1250 * time.Millisecond)
 		expectEnd(t, lively, io.EOF)
-		if err := h.cause(2); err != server.ErrIdle {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(2, server.ErrIdle)
 		if n := s.Stats().TimedOut.Idle; n != 2 {
 			t.Errorf("%d were idle", n)
 		}
-		request(exempt)
+		echoes(t, exempt, "x")
 	})
 }
 
@@ -176,9 +163,7 @@ func TestWriteTimeout(t *testing.T) {
 			if closing {
 				sc.Close()
 			}
-			if err := h.cause(1); err != server.ErrSlow {
-				t.Errorf("cause %v", err)
-			}
+			h.wantCause(1, server.ErrSlow)
 			wait(t, func() bool { st := s.Stats(); return st.TimedOut.Slow == 1 && st.QueuedBytes == 0 && st.Conns == 0 })
 		}
 	})
@@ -212,9 +197,7 @@ func TestTimeoutsTogether(t *testing.T) {
 				passing(t)
 				peer := dial(t, start(t, s))
 				c.set(t, h.conn(1), peer)
-				if err := h.cause(1); err != c.want {
-					t.Errorf("cause %v", err)
-				}
+				h.wantCause(1, c.want)
 			})
 		}
 	})

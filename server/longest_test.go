@@ -84,8 +84,7 @@ func (p *patientServer) exchange(t *testing.T, c net.Conn) {
 	if _, err := io.CopyN(io.Discard, c, int64(<-p.ticked)); err != nil {
 		t.Fatal(err)
 	}
-	send(t, c, "last\n")
-	expect(t, c, "last\n")
+	echoes(t, c, "last\n")
 }
 
 // With the longest durations in its fields a server works as without timeouts.
@@ -110,8 +109,7 @@ func TestLongestDurationsOfConn(t *testing.T) {
 	s := new(srv)
 	p := newPatientServer(t, s)
 	c := dial(t, start(t, s))
-	send(t, c, "long\n")
-	expect(t, c, "long\n")
+	echoes(t, c, "long\n")
 	p.exchange(t, c)
 }
 

@@ -52,8 +52,7 @@ func TestMarkEndsAtResume(t *testing.T) {
 		}}
 		addr := start(t, &srv{Handler: h, Backend: backend, Workers: 1})
 		first, second := dial(t, addr), dial(t, addr)
-		send(t, first, "ABC")
-		expect(t, first, "ABC")
+		echoes(t, first, "ABC")
 		send(t, second, "X") // is answered by the same worker, when the first call has ended
 		expect(t, second, "X")
 		close(returned)
@@ -365,8 +364,6 @@ func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 			wait(t, func() bool { return calls.Load() > was || len(h.told()) > 0 })
 			clock.Advance(50 * time.Millisecond)
 		}
-		if err := h.cause(1); err != server.ErrMessageTimeout {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, server.ErrMessageTimeout)
 	})
 }

@@ -1,14 +1,12 @@
 package server_test
 
 import (
-	"net"
 	"runtime"
 	"testing"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/handles"
 	"github.com/socknotify/socknotify/server"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // ends runs f on a goroutine, which it may leave by a panic or runtime.Goexit.
@@ -33,23 +31,18 @@ func TestOnStartFails(t *testing.T) {
 					fail()
 				}
 			}}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := listen(t)
 			ends(func() { s.Serve(l) })
 			if st := s.Stats(); st != (server.Stats{}) {
 				t.Errorf("%+v", st)
 			}
 			fails = false
-			c := dial(t, start(t, s))
-			send(t, c, "hello")
-			expect(t, c, "hello")
+			echoes(t, dial(t, start(t, s)), "hello")
 		})
 		t.Run("packets "+name, func(t *testing.T) {
 			fails := true
 			s := &server.PacketServer{
-				Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) }),
+				Handler: echoPackets,
 				OnStart: func(*socknotify.Port[*server.PacketConn]) {
 					if fails {
 						fail()
@@ -61,9 +54,7 @@ func TestOnStartFails(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 			fails = false
-			c := packets(t, s)
-			send(t, c, "hello")
-			expect(t, c, "hello")
+			echoes(t, packets(t, s), "hello")
 		})
 	}
 	handles.Settle(t, before, soon)

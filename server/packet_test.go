@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,20 +21,46 @@ type packetFunc func(c *server.PacketConn, in []sock.Message)
 
 func (f packetFunc) Datagrams(c *server.PacketConn, in []sock.Message) { f(c, in) }
 
-func packets(t *testing.T, s *server.PacketServer) net.Conn {
+// echoPackets sends datagrams back.
+var echoPackets = packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) })
+
+func listenPacket(t *testing.T) net.PacketConn {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pc
+}
+
+func dialPacket(t *testing.T, to net.Addr) net.Conn {
+	t.Helper()
+	c, err := net.Dial("udp", to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(soon))
+	return c
+}
+
+func shutdownPackets(t *testing.T, s *server.PacketServer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// packets serves until the test ends, and returns a client's socket.
+func packets(t *testing.T, s *server.PacketServer) net.Conn {
+	t.Helper()
+	pc := listenPacket(t)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(pc) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), soon)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		shutdownPackets(t, s)
 		if err := <-done; err != server.ErrServerClosed {
 			t.Errorf("Serve = %v", err)
 		}
@@ -47,20 +71,12 @@ func packets(t *testing.T, s *server.PacketServer) net.Conn {
 			t.Errorf("%d sockets are left", n)
 		}
 	})
-	c, err := net.Dial("udp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(soon))
-	return c
+	return dialPacket(t, pc.LocalAddr())
 }
 
 func TestDatagrams(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		s := &server.PacketServer{Backend: backend, Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
-			c.Send(in)
-		})}
+		s := &server.PacketServer{Backend: backend, Workers: 2, Handler: echoPackets}
 		c := packets(t, s)
 		buf := make([]byte, 70000)
 		for round := range 100 {
@@ -150,9 +166,7 @@ func TestPacketServerErrors(t *testing.T) {
 // Closing a socket outside the server ends its Serve, and nothing else.
 func TestPacketSocketClosed(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
-			c.Send(in)
-		})}
+		s := &server.PacketServer{Backend: backend, Handler: echoPackets}
 		good := packets(t, s)
 		l, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
 		if err != nil {
@@ -166,8 +180,7 @@ func TestPacketSocketClosed(t *testing.T) {
 		if err := <-ended; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), addr) {
 			t.Errorf("ServeSocket = %v", err)
 		}
-		send(t, good, "hello")
-		expect(t, good, "hello")
+		echoes(t, good, "hello")
 	})
 }
 
@@ -175,12 +188,11 @@ func TestPacketSocketClosed(t *testing.T) {
 // sockets of these are served again when they have returned.
 func TestPacketHandlerStuck(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		var mu sync.Mutex
-		var log bytes.Buffer
+		var log logged
 		release := make(chan struct{})
 		started := 0
 		s := &server.PacketServer{Backend: backend, Workers: 2, StuckAfter: 200 * time.Millisecond,
-			Logger:  slog.New(slog.NewTextHandler(locked{&mu, &log}, nil)),
+			Logger:  log.logger(),
 			OnStart: func(*socknotify.Port[*server.PacketConn]) { started++ },
 			Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
 				for i := range in {
@@ -200,31 +212,21 @@ func TestPacketHandlerStuck(t *testing.T) {
 		}
 		stuck, good := all[:4], all[4]
 		for i, c := range stuck {
-			if i == 3 {
-				send(t, c, "cut")
-			} else {
-				send(t, c, "stuck")
-			}
+			send(t, c, []string{"stuck", "stuck", "stuck", "cut"}[i])
 		}
 		wait(t, func() bool { return s.Stats().Received == 4 })
 		for range 20 {
-			send(t, good, "hello")
-			expect(t, good, "hello")
+			echoes(t, good, "hello")
 		}
 		// On a busy machine others are late, too, and count as well.
 		wait(t, func() bool { st := s.Stats(); return st.Stuck >= 4 && st.Longest >= s.StuckAfter && st.Workers >= 5 })
-		wait(t, func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return strings.Count(log.String(), "does not return") >= 4
-		})
+		wait(t, func() bool { return log.count("does not return") >= 4 })
 		close(release)
 		for _, c := range stuck[:3] {
 			expect(t, c, "stuck")
 		}
 		for _, c := range all {
-			send(t, c, "hello")
-			expect(t, c, "hello")
+			echoes(t, c, "hello")
 		}
 		wait(t, func() bool { st := s.Stats(); return st.Workers == 2 && st.Longest < s.StuckAfter })
 		if st := s.Stats(); st.Stuck < 4 || st.Panics != 0 || started != 1 {
@@ -235,10 +237,7 @@ func TestPacketHandlerStuck(t *testing.T) {
 
 // A socket that cannot be served is closed.
 func TestPacketServeFails(t *testing.T) {
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc := listenPacket(t)
 	defer pc.Close()
 	s := &server.PacketServer{Handler: packetFunc(nil)}
 	if err := s.Serve(struct{ net.PacketConn }{pc}); err == nil || errors.Is(err, server.ErrServerClosed) {
@@ -255,10 +254,7 @@ func TestPacketServeFails(t *testing.T) {
 // Streams and listeners are refused.
 func TestPacketServerOfStreams(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listenSocket(t)
 		addr := l.LocalAddr()
 		dial(t, addr.String())
 		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {

@@ -1,13 +1,10 @@
 package server_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
-	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/test/backendtest"
@@ -19,8 +16,7 @@ func TestPanic(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, where := range []string{"open", "data", "close", "exit"} {
 			t.Run(where, func(t *testing.T) {
-				var mu sync.Mutex
-				var log bytes.Buffer
+				var log logged
 				boom := func(c conn) {
 					if where == "exit" {
 						runtime.Goexit()
@@ -34,62 +30,48 @@ func TestPanic(t *testing.T) {
 					}
 					return nil
 				}
-				h.data = func(c conn, buf []byte) error {
-					n, err := c.Read(buf)
-					if err != nil {
-						return err
-					}
-					if string(buf[:n]) == "boom" {
+				h.data = reading(func(c conn, text string) error {
+					if text == "boom" {
 						if where == "close" {
 							return io.EOF
 						}
 						boom(c)
 					}
-					_, err = c.Write(buf[:n])
-					return err
-				}
+					return write(c, text)
+				})
 				h.closed = func(c conn, cause error) {
 					if where == "close" && cause == nil && len(h.causes) == 1 {
 						boom(c)
 					}
 				}
-				s := &srv{Handler: h, Backend: backend, Workers: 1, Logger: slog.New(slog.NewTextHandler(locked{&mu, &log}, nil))}
+				s := &srv{Handler: h, Backend: backend, Workers: 1, Logger: log.logger()}
 				addr := start(t, s)
 				good := dial(t, addr)
-				send(t, good, "hello")
-				expect(t, good, "hello")
-				bad := dial(t, addr)
-				bad.Write([]byte("boom"))
-				if n, err := bad.Read(make([]byte, 10)); err == nil {
-					t.Errorf("%d bytes", n)
-				}
+				echoes(t, good, "hello")
+				boomed(t, addr)
 				cause := h.cause(1)
 				var p *server.PanicError
 				if where != "close" && (!errors.As(cause, &p) || where != "exit" && (p.Value != "boom" || !strings.Contains(string(p.Stack), "panic_test.go"))) {
 					t.Errorf("cause %v", cause)
 				}
-				send(t, good, "hello")
-				expect(t, good, "hello")
+				echoes(t, good, "hello")
 				wait(t, func() bool { return s.Stats().Conns == 1 })
-				mu.Lock()
-				defer mu.Unlock()
-				if n := strings.Count(log.String(), "handler panicked"); n != 1 || s.Stats().Panics != 1 || !strings.Contains(log.String(), "panic_test.go") {
-					t.Errorf("logged %d times: %s", n, log.String())
+				if n := log.count("handler panicked"); n != 1 || s.Stats().Panics != 1 || !strings.Contains(log.String(), "panic_test.go") {
+					t.Errorf("logged %d times: %s", n, &log)
 				}
 			})
 		}
 	})
 }
 
-type locked struct {
-	mu *sync.Mutex
-	b  *bytes.Buffer
-}
-
-func (l locked) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
+// boomed makes a connection whose handler panics, and expects its end.
+func boomed(t *testing.T, addr string) {
+	t.Helper()
+	bad := dial(t, addr)
+	bad.Write([]byte("boom"))
+	if n, err := bad.Read(make([]byte, 10)); err == nil {
+		t.Errorf("%d bytes", n)
+	}
 }
 
 // A handler may panic in a call and again in Close. The program continues, even if the connection has no registration,
@@ -106,20 +88,15 @@ func TestPanicTwice(t *testing.T) {
 						}
 						return nil
 					}
-					h.data = func(c conn, buf []byte) error {
-						n, err := c.Read(buf)
-						if err != nil {
-							return err
-						}
-						if string(buf[:n]) == "boom" {
+					h.data = reading(func(c conn, text string) error {
+						if text == "boom" {
 							if _, err := c.Hijack(); err != nil {
 								t.Error(err)
 							}
 							boom()
 						}
-						_, err = c.Write(buf[:n])
-						return err
-					}
+						return write(c, text)
+					})
 					h.closed = func(c conn, cause error) {
 						if _, ok := cause.(*server.PanicError); ok {
 							boom()
@@ -128,19 +105,13 @@ func TestPanicTwice(t *testing.T) {
 					s := &srv{Handler: h, Backend: backend, Workers: 1}
 					addr := start(t, s)
 					good := dial(t, addr)
-					send(t, good, "hello")
-					expect(t, good, "hello")
-					bad := dial(t, addr)
-					bad.Write([]byte("boom"))
-					if n, err := bad.Read(make([]byte, 10)); err == nil {
-						t.Errorf("%d bytes", n)
-					}
+					echoes(t, good, "hello")
+					boomed(t, addr)
 					wait(t, func() bool { return s.Stats().Conns == 1 })
 					if st := s.Stats(); st.Panics != 2 {
 						t.Errorf("%+v", st)
 					}
-					send(t, good, "hello")
-					expect(t, good, "hello")
+					echoes(t, good, "hello")
 				})
 			}
 		}

@@ -80,8 +80,7 @@ func TestPreamble(t *testing.T) {
 				s := &srv{Handler: h, Backend: backend}
 				c := connect(s, "FROM "+from+"\n", piece, "text")
 				expect(t, c, "text")
-				send(t, c, "more")
-				expect(t, c, "more")
+				echoes(t, c, "more")
 				if h.conn(1).LocalAddr().String() != c.RemoteAddr().String() {
 					t.Error("another local address")
 				}
@@ -195,12 +194,9 @@ func TestPreambleShutdown(t *testing.T) {
 	s.Handler.(*handler).conn(1)
 	wait(t, func() bool { return s.Stats().Accepted == 2 })
 	done := shuttingDown(t, s)
-	send(t, whole, "request")
-	expect(t, whole, "request")
+	echoes(t, whole, "request")
 	expectEnd(t, whole, io.EOF)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	done()
 	if st := s.Stats(); st.RejectedHeaders != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -222,7 +218,6 @@ func TestPreambleTLSMuch(t *testing.T) {
 		good := dial(t, addr)
 		send(t, good, "FROM 192.0.2.1:33\n")
 		tc := tls.Client(good, config)
-		send(t, tc, "hello")
-		expect(t, tc, "hello")
+		echoes(t, tc, "hello")
 	})
 }

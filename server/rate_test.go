@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -103,10 +102,7 @@ func TestWriteRate(t *testing.T) {
 		begin := time.Now() // before the connection, and so before its first byte
 		c := connect(s)
 		for i := range 3 {
-			got := make([]byte, size)
-			if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, stream(uint64(i+1), 0, size)) {
-				t.Fatal("wrong bytes", err)
-			}
+			expectStream(t, c, uint64(i+1), size)
 			if n, most := size*(i+1), burst+int(time.Since(begin).Seconds()*rate)+oneTick; n > most {
 				t.Errorf("%d bytes sent, want at most %d", n, most)
 			}
@@ -149,7 +145,6 @@ func TestRatesOfHandshake(t *testing.T) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, ReadRate: slow, WriteRate: slow, HandshakeTimeout: time.Minute}
 		addr, client := startTLS(t, s)
 		c := dialTLS(t, addr, client)
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 	})
 }

@@ -23,23 +23,10 @@ func TestShutdown(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		release := make(chan struct{})
 		busy := make(chan struct{}, 1)
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			if string(buf[:n]) == "busy" {
-				busy <- struct{}{}
-				<-release
-			}
-			_, err = c.Write(buf[:n])
-			return err
-		}}
-		s := &srv{Handler: h, Backend: backend, Workers: 2}
+		s := &srv{Handler: &handler{t: t, data: busyAt(busy, release)}, Backend: backend, Workers: 2}
 		addr := start(t, s)
 		idle, working := dial(t, addr), dial(t, addr)
-		send(t, idle, "hello")
-		expect(t, idle, "hello")
+		echoes(t, idle, "hello")
 		send(t, working, "busy")
 		<-busy
 		done := make(chan error, 1)
@@ -89,18 +76,12 @@ func TestShutdownAfterData(t *testing.T) {
 		sent := stream(1, 0, size)
 		send(t, c, string(sent))
 		<-asked
-		done := make(chan error, 1)
-		go func() { done <- s.Shutdown(t.Context()) }()
-		wait(t, func() bool { return s.ListenAndServe("tcp", "127.0.0.1:0") == server.ErrServerClosed })
+		done := shuttingDown(t, s)
 		close(release)
 		expect(t, c, string(sent))
 		expectEnd(t, c, io.EOF)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		done()
+		h.wantCause(1, nil)
 	})
 }
 
@@ -123,9 +104,7 @@ func TestShutdownContextDone(t *testing.T) {
 			t.Errorf("Shutdown = %v", err)
 		}
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(1); err != server.ErrServerClosed {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, server.ErrServerClosed)
 	})
 }
 
@@ -142,8 +121,7 @@ func TestListenAndServe(t *testing.T) {
 		return err == nil
 	})
 	defer c.Close()
-	send(t, c, "hello")
-	expect(t, c, "hello")
+	echoes(t, c, "hello")
 	s.Close()
 	if err := <-done; err != server.ErrServerClosed {
 		t.Error(err)
@@ -155,10 +133,7 @@ func TestListenAndServe(t *testing.T) {
 }
 
 func TestServeErrors(t *testing.T) {
-	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenSocket(t)
 	if err := new(srv).ServeSocket(l); err == nil {
 		t.Error("no Handler is no error")
 	}
@@ -217,23 +192,20 @@ func TestListenerClosed(t *testing.T) {
 				s := &srv{Handler: h, Backend: backend, Workers: 2, TLSConfig: config}
 				other := start(t, s)
 				var (
-					l     interface{ Close() error }
-					addr  string
-					serve func() error
+					l       interface{ Close() error }
+					serve   func() error
+					network = "tcp"
+					addr    = "127.0.0.1:0"
 				)
 				if kind == "sock" {
-					so, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					so := listenSocket(t)
 					l, addr, serve = so, so.LocalAddr().String(), func() error { return s.ServeSocket(so) }
 				} else {
-					network, where := "tcp", "127.0.0.1:0"
 					if kind == "unix" {
 						noUnix(t)
-						network, where = "unix", socketPath(t)
+						network, addr = "unix", socketPath(t)
 					}
-					nl, err := net.Listen(network, where)
+					nl, err := net.Listen(network, addr)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -244,10 +216,6 @@ func TestListenerClosed(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() { ended <- serve() }()
-				network := "tcp"
-				if kind == "unix" {
-					network = "unix"
-				}
 				c, err := net.Dial(network, addr)
 				if err != nil {
 					t.Fatal(err)
@@ -257,8 +225,7 @@ func TestListenerClosed(t *testing.T) {
 				if kind == "tls" {
 					c = tls.Client(c, client)
 				}
-				send(t, c, "hello")
-				expect(t, c, "hello")
+				echoes(t, c, "hello")
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
@@ -279,11 +246,8 @@ func TestListenerClosed(t *testing.T) {
 					}
 					return err != nil
 				})
-				send(t, c, "hello")
-				expect(t, c, "hello")
-				good := dial(t, other)
-				send(t, good, "hello")
-				expect(t, good, "hello")
+				echoes(t, c, "hello")
+				echoes(t, dial(t, other), "hello")
 				if n := s.Stats().Accepted; n != 2 {
 					t.Errorf("%d accepted", n)
 				}

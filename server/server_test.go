@@ -81,8 +81,7 @@ func TestDataAfterPartialRead(t *testing.T) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error { return echo(c, buf[:1]) }}
 		addr := start(t, &srv{Handler: h, Backend: backend})
 		c := dial(t, addr)
-		send(t, c, "hello, world")
-		expect(t, c, "hello, world")
+		echoes(t, c, "hello, world")
 	})
 }
 
@@ -98,8 +97,7 @@ func TestReadUntilWouldBlock(t *testing.T) {
 		}}
 		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
 		for range 100 {
-			send(t, c, "hello, world")
-			expect(t, c, "hello, world")
+			echoes(t, c, "hello, world")
 		}
 	})
 }

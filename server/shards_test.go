@@ -45,8 +45,7 @@ func TestBusyShard(t *testing.T) {
 				var shard []net.Conn // the connections of the first shard
 				for len(shard) < 8 {
 					c := dial(t, addr)
-					send(t, c, "hello")
-					expect(t, c, "hello")
+					echoes(t, c, "hello")
 					h.mu.Lock()
 					n := len(h.conns)
 					h.mu.Unlock()

@@ -174,8 +174,7 @@ func TestStreamWaits(t *testing.T) {
 		}
 		mu.Unlock()
 		h.conn(1).WantWritable()
-		send(t, c, "echo")
-		expect(t, c, "echo")
+		echoes(t, c, "echo")
 	})
 }
 
@@ -306,13 +305,8 @@ func TestStreamShutdown(t *testing.T) {
 		send(t, c, "x")
 		expectStream(t, c, 8, 1)
 		done := shuttingDown(t, s)
-		got, err := io.ReadAll(c)
-		if err != nil || !bytes.Equal(got, stream(8, 1, size-1)) {
-			t.Errorf("%d bytes, %v", len(got), err)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expectAll(t, c, stream(8, 1, size-1))
+		done()
 	})
 }
 
@@ -361,8 +355,7 @@ func TestStreamKeepsData(t *testing.T) {
 			over.Store(true)
 			h.conn(1).WantWritable()
 			if why == "resume" {
-				send(t, c, "c")
-				expect(t, c, "c")
+				echoes(t, c, "c")
 				c.CloseWrite()
 			}
 			expectEnd(t, c, io.EOF)
@@ -437,9 +430,7 @@ func TestStreamCut(t *testing.T) {
 				if c := h.conn(1); cut.act != nil {
 					cut.act(c)
 				}
-				if err := h.cause(1); err != cut.want {
-					t.Errorf("cause %v, want %v", err, cut.want)
-				}
+				h.wantCause(1, cut.want)
 			})
 		})
 	}
@@ -463,8 +454,7 @@ func TestStreamServesOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { io.Copy(io.Discard, fast) })
 		for range 20 {
-			send(t, other, "echo")
-			expect(t, other, "echo")
+			echoes(t, other, "echo")
 		}
 		fast.Close()
 		wg.Wait()

@@ -181,10 +181,7 @@ func runs(stat string) bool {
 // Requests allocate nothing, with the clock and labels and without.
 func TestStatsAllocateNothing(t *testing.T) {
 	for _, s := range []*server.Server[struct{}]{{Handler: plain{}}, {Handler: plain{}, TimeCalls: true, Name: "n"}} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listen(t)
 		done := make(chan error)
 		go func() { done <- s.Serve(l) }()
 		c, err := net.Dial("tcp", l.Addr().String())

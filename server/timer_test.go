@@ -149,9 +149,7 @@ func TestAfterFuncIsNotActivity(t *testing.T) {
 	s := &srv{Handler: h, IdleTimeout: time.Second}
 	passing(t)
 	dial(t, start(t, s))
-	if err := h.cause(1); err != server.ErrIdle {
-		t.Errorf("cause %v", err)
-	}
+	h.wantCause(1, server.ErrIdle)
 }
 
 // Timers that are set, stopped and fire from several goroutines fire at most once, and exactly once if Stop returned false.

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,10 +55,7 @@ func TestLogLimited(t *testing.T) {
 				const n = 300
 				log := new(tally)
 				s := &srv{Handler: &handler{t: t}, Backend: backend, Logger: slog.New(log), TLSConfig: config}
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := listen(t)
 				serve := func() error { return s.ServeTLS(l, "", "") }
 				if !c.tls {
 					s.MaxConns = 1

@@ -78,10 +78,7 @@ type rival func(t *testing.T, config *tls.Config) (addr string, cause func() str
 
 // stockRival serves one connection with crypto/tls alone.
 func stockRival(t *testing.T, config *tls.Config) (addr string, cause func() string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	t.Cleanup(func() { l.Close() })
 	ended := make(chan string, 1)
 	go func() {
@@ -107,12 +104,7 @@ func rivalOn(backend string) rival {
 		h := &handler{t: t, data: func(c conn, buf []byte) error { _, err := c.Read(buf); return err }}
 		h.closed = func(c conn, cause error) { ended <- fmt.Sprint(cause) }
 		s := &srv{Handler: h, Backend: backend, TLSConfig: config, HandshakeTimeout: time.Hour, Logger: slog.New(ended)}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		served(t, s, func() error { return s.ServeTLS(l, "", "") })
-		return l.Addr().String(), func() string { return <-ended }
+		return serveTLS(t, s), func() string { return <-ended }
 	}
 }
 

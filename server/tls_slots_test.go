@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/tls"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -43,10 +41,7 @@ func answering(c conn, buf []byte) error {
 // stockTLS serves the same answer with net/http.
 func stockTLS(t testing.TB, config *tls.Config) (addr string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	s := &http.Server{TLSConfig: config.Clone(), ErrorLog: log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	done := make(chan error, 1)
@@ -249,13 +244,12 @@ func TestTLSHandshakeSlots(t *testing.T) {
 		if st := s.Stats(); st.Conns != slots || failed(st) != 0 {
 			t.Errorf("with free slots: %+v", st)
 		}
-		h = hold(t, "127.0.0.1", addr, hello, more)
-		wait(t, func() bool {
-			clock.Advance(minAge)
-			return failed(s.Stats()) >= more
-		})
-		for _, c := range h.conns[more-slots:] {
-			expectFlight(t, c)
+		for range more / slots {
+			h = hold(t, "127.0.0.1", addr, hello, slots)
+			clock.Advance(minAge) // so that those before may be ended, and these not
+			for _, c := range h.conns {
+				expectFlight(t, c)
+			}
 		}
 		wait(t, func() bool { return s.Stats().Conns == slots })
 		if n := failed(s.Stats()); n != more {
@@ -353,18 +347,14 @@ func TestTLSBlockingConfig(t *testing.T) {
 				release := make(chan struct{})
 				s := &srv{Handler: &handler{t: t, data: answering}, Backend: backend, HandshakeTimeout: time.Hour, TLSConfig: new(tls.Config)}
 				set(s.TLSConfig, func() { in.Add(1); <-release })
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				served(t, s, func() error { return s.ServeTLS(l, "", "") })
+				addr := serveTLS(t, s)
 				defer close(release) // Shutdown waits for the functions
 				slow := client.Clone()
 				slow.ServerName = "slow"
-				hold(t, "127.0.0.1", l.Addr().String(), clientHello(t, slow), n)
+				hold(t, "127.0.0.1", addr, clientHello(t, slow), n)
 				wait(t, func() bool { return int(in.Load()) == n })
 				for range 3 {
-					if err := visit(l.Addr().String(), client); err != nil {
+					if err := visit(addr, client); err != nil {
 						t.Error(err)
 					}
 				}
@@ -407,11 +397,10 @@ func TestTLSConfigPanicFreesSlot(t *testing.T) {
 				backendtest.Each(t, func(t *testing.T, backend string) {
 					n := 4*runtime.GOMAXPROCS(0) + 1
 					var bad atomic.Bool
-					var mu sync.Mutex
-					var log bytes.Buffer
+					var log logged
 					s := &srv{Handler: &handler{t: t, data: answering}, Backend: backend, MaxHandshakes: 1, HandshakeTimeout: time.Hour,
 						TLSConfig: &tls.Config{Certificates: config.Certificates},
-						Logger:    slog.New(slog.NewTextHandler(locked{&mu, &log}, nil))}
+						Logger:    log.logger()}
 					set(s.TLSConfig, func() {
 						if bad.Load() {
 							end()
@@ -419,27 +408,21 @@ func TestTLSConfigPanicFreesSlot(t *testing.T) {
 					})
 					client := client.Clone()
 					client.Certificates = config.Certificates
-					l, err := net.Listen("tcp", "127.0.0.1:0")
-					if err != nil {
-						t.Fatal(err)
-					}
-					served(t, s, func() error { return s.ServeTLS(l, "", "") })
+					addr := serveTLS(t, s)
 					bad.Store(true)
 					for range n {
-						if visit(l.Addr().String(), client) == nil {
+						if visit(addr, client) == nil {
 							t.Error("answered")
 						}
 					}
 					wait(t, func() bool { return s.Stats().Conns == 0 })
 					bad.Store(false)
-					if err := visit(l.Addr().String(), client); err != nil {
+					if err := visit(addr, client); err != nil {
 						t.Error(err)
 					}
 					if st := s.Stats(); st.Panics != uint64(n) || failed(st) != uint64(n) {
 						t.Errorf("%+v", st)
 					}
-					mu.Lock()
-					defer mu.Unlock()
 					want := "no such thing"
 					if how == "Goexit" {
 						want = "Goexit"
@@ -463,10 +446,7 @@ func BenchmarkTLSUnfinishedHandshakes(b *testing.B) {
 				config, client := certified(b)
 				for b.Loop() {
 					s := &srv{Handler: &handler{t: b, data: answering}, TLSConfig: config}
-					l, err := net.Listen("tcp", "127.0.0.1:0")
-					if err != nil {
-						b.Fatal(err)
-					}
+					l := listen(b)
 					done := make(chan error, 1)
 					go func() { done <- s.ServeTLS(l, "", "") }()
 					stock, stop := stockTLS(b, config)

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // certified makes configurations of a server and of its clients.
@@ -44,12 +42,15 @@ func startTLS(t testing.TB, s *srv) (addr string, client *tls.Config) {
 	if strings.Contains(t.Name(), strings.ReplaceAll(keptName, " ", "_")) {
 		s.CryptoTLS = true
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return serveTLS(t, s), client
+}
+
+// serveTLS is start with the server's TLS configuration.
+func serveTLS(t testing.TB, s *srv) (addr string) {
+	t.Helper()
+	l := listen(t)
 	served(t, s, func() error { return s.ServeTLS(l, "", "") })
-	return l.Addr().String(), client
+	return l.Addr().String()
 }
 
 func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
@@ -61,14 +62,27 @@ func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
 	return c
 }
 
+// connectTLS starts a server and connects to it.
+func connectTLS(t testing.TB, s *srv) *tls.Conn {
+	t.Helper()
+	addr, config := startTLS(t, s)
+	return dialTLS(t, addr, config)
+}
+
 // versions runs a test for each backend and each version of TLS, and where crypto/tls keeps the
-// connections.
-func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)) {
+// connections. The server has no other settings.
+func versions(t *testing.T, f func(t *testing.T, h *handler, s *srv)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-			t.Run(tls.VersionName(v), func(t *testing.T) { f(t, backend, v) })
+		run := func(name string, version uint16) {
+			t.Run(name, func(t *testing.T) {
+				h, config := &handler{t: t}, &tls.Config{MinVersion: version, MaxVersion: version}
+				f(t, h, &srv{Handler: h, Backend: backend, TLSConfig: config})
+			})
 		}
-		t.Run(keptName, func(t *testing.T) { f(t, backend, tls.VersionTLS13) })
+		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			run(tls.VersionName(v), v)
+		}
+		run(keptName, tls.VersionTLS13)
 	})
 }
 
@@ -85,14 +99,12 @@ const keptName = "kept by crypto-tls"
 
 // Small and large amounts come back, in records of all sizes, through buffers of other sizes.
 func TestTLSEcho(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
+	versions(t, func(t *testing.T, h *handler, s *srv) {
 		for _, size := range []int{0, fewer(), 1000, 20_000} {
 			t.Run(fmt.Sprint("buffer=", size), func(t *testing.T) {
 				h := &handler{t: t}
-				s := &srv{Handler: h, Backend: backend, BufferSize: size, HandshakeTimeout: soon,
-					TLSConfig: &tls.Config{MinVersion: version, MaxVersion: version}}
-				addr, config := startTLS(t, s)
-				tc := dialTLS(t, addr, config)
+				s := &srv{Handler: h, Backend: s.Backend, BufferSize: size, HandshakeTimeout: soon, TLSConfig: s.TLSConfig.Clone()}
+				tc := connectTLS(t, s)
 				c := extended{tc}
 				total := 1 << 20
 				if size == fewer() {
@@ -107,13 +119,8 @@ func TestTLSEcho(t *testing.T) {
 					}
 					tc.CloseWrite()
 				}()
-				got, err := io.ReadAll(c)
-				if err != nil || !bytes.Equal(got, sent) {
-					t.Errorf("%d bytes, %v", len(got), err)
-				}
-				if err := h.cause(1); err != nil {
-					t.Errorf("cause %v", err)
-				}
+				expectAll(t, c, sent)
+				h.wantCause(1, nil)
 			})
 		}
 	})
@@ -121,23 +128,22 @@ func TestTLSEcho(t *testing.T) {
 
 // Open knows what was negotiated, and can write.
 func TestTLSState(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		h := &handler{t: t}
+	versions(t, func(t *testing.T, h *handler, s *srv) {
 		h.open = func(c conn) error {
 			st := c.TLS()
 			_, err := fmt.Fprintf(c, "%v %x %s;", st.HandshakeComplete, st.Version, st.NegotiatedProtocol)
 			return err
 		}
-		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{NextProtos: []string{"one", "two"}, MaxVersion: version}}
+		s.TLSConfig.NextProtos = []string{"one", "two"}
 		addr, config := startTLS(t, s)
 		config.NextProtos = []string{"two"}
 		c := dialTLS(t, addr, config)
-		expect(t, c, fmt.Sprintf("true %x two;", version))
+		expect(t, c, fmt.Sprintf("true %x two;", s.TLSConfig.MaxVersion))
 		if h.conn(1).RemoteAddr().String() != c.LocalAddr().String() {
 			t.Error("wrong address")
 		}
 		plain := &handler{t: t}
-		dial(t, start(t, &srv{Handler: plain, Backend: backend}))
+		dial(t, start(t, &srv{Handler: plain, Backend: s.Backend}))
 		if st := plain.conn(1).TLS(); st != nil {
 			t.Errorf("%+v of a connection without TLS", st)
 		}
@@ -146,16 +152,11 @@ func TestTLSState(t *testing.T) {
 
 // A session can be resumed, on another listener too.
 func TestTLSResumption(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		s := &srv{Handler: &handler{t: t}, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
-		addr, config := startTLS(t, s)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		served(t, s, func() error { return s.ServeTLS(l, "", "") })
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		first, config := startTLS(t, s)
+		second := serveTLS(t, s)
 		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-		for i, addr := range []string{addr, addr, l.Addr().String()} {
+		for i, addr := range []string{first, first, second} {
 			c := dialTLS(t, addr, config)
 			send(t, c, "hello")
 			expect(t, c, "hello") // with it the ticket is received
@@ -169,13 +170,11 @@ func TestTLSResumption(t *testing.T) {
 
 // Every byte of a connection may arrive alone, from the first byte of the ClientHello on.
 func TestTLSInPieces(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		s := &srv{Handler: &handler{t: t}, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+	versions(t, func(t *testing.T, h *handler, s *srv) {
 		addr, config := startTLS(t, s)
 		c := tls.Client(trickle{dial(t, addr)}, config)
 		for range 20 {
-			send(t, c, "hello, world")
-			expect(t, c, "hello, world")
+			echoes(t, c, "hello, world")
 		}
 		c.CloseWrite()
 		expectEnd(t, c, io.EOF)
@@ -197,26 +196,20 @@ func (c trickle) Write(b []byte) (int, error) {
 // The rest of a record that does not fit into the handler's buffer, and the records after it, are read without another byte
 // from the peer, also after a pause.
 func TestTLSReadAllRecords(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf[:7])
-			if err != nil {
-				return err
-			}
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		read := reading(func(c conn, text string) error {
 			c.Pause()
-			piece := bytes.Clone(buf[:n])
 			go func() {
-				c.Write(piece)
+				c.Write([]byte(text))
 				c.Resume()
 			}()
 			return nil
-		}}
-		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+		})
+		h.data = func(c conn, buf []byte) error { return read(c, buf[:7]) }
 		addr, config := startTLS(t, s)
 		inner := &gather{Conn: dial(t, addr)}
 		c := tls.Client(inner, config)
-		send(t, c, "start")
-		expect(t, c, "start")
+		echoes(t, c, "start")
 		inner.hold()
 		for i := range 30 {
 			send(t, c, fmt.Sprintf("record %3d;", i))
@@ -260,22 +253,13 @@ func (c *gather) Write(b []byte) (int, error) {
 
 // A write is taken whole while less than MaxQueued is queued, and refused whole then. None of the bytes taken is lost.
 func TestTLSQueue(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000, TLSConfig: &tls.Config{MaxVersion: version}}
-		addr, config := startTLS(t, s)
-		c := dialTLS(t, addr, config)
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		s.MaxQueued = 100_000
+		c := connectTLS(t, s)
 		sc := h.conn(1)
-		total := 0
-		for {
-			n, err := sc.Write(stream(1, total, 70_000))
-			total += n
-			if err == server.ErrQueueFull && n == 0 {
-				break
-			}
-			if err != nil || n != 70_000 {
-				t.Fatal(n, err)
-			}
+		total, err := fillStream(sc, 70_000)
+		if err != nil {
+			t.Fatal(err)
 		}
 		if n, err := sc.Write([]byte("x")); n != 0 || err != server.ErrQueueFull {
 			t.Errorf("Write = %d, %v", n, err)
@@ -284,28 +268,19 @@ func TestTLSQueue(t *testing.T) {
 			t.Errorf("%d bytes queued", q)
 		}
 		sc.Close()
-		got, err := io.ReadAll(c)
-		if err != nil || !bytes.Equal(got, stream(1, 0, total)) {
-			t.Errorf("%d bytes of %d, %v", len(got), total, err)
-		}
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		expectAll(t, c, stream(1, 0, total))
+		h.wantCause(1, nil)
 	})
 }
 
 // Each side can end its stream first, with a close_notify.
 func TestTLSHalfClose(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
+	versions(t, func(t *testing.T, h *handler, s *srv) {
 		for _, end := range []string{"Close", "CloseWrite", "io.EOF", "error", "idle"} {
 			t.Run(end, func(t *testing.T) {
 				failed := errors.New("failed")
 				h := &handler{t: t}
-				h.data = func(c conn, buf []byte) error {
-					_, err := c.Read(buf)
-					if err != nil {
-						return err
-					}
+				h.data = reading(func(c conn, _ string) error {
 					switch end {
 					case "Close":
 						return c.Close()
@@ -318,9 +293,8 @@ func TestTLSHalfClose(t *testing.T) {
 					}
 					c.SetIdleTimeout(50 * time.Millisecond) // from now on, or what is on its way would make it a reset
 					return nil
-				}
-				s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
-				addr, config := startTLS(t, s)
+				})
+				addr, config := startTLS(t, &srv{Handler: h, Backend: s.Backend, TLSConfig: s.TLSConfig.Clone()})
 				raw := &unexpected{TCPConn: dial(t, addr)}
 				c := tls.Client(raw, config)
 				send(t, c, "x")
@@ -329,10 +303,7 @@ func TestTLSHalfClose(t *testing.T) {
 					t.Error("the stream below ended before close_notify")
 				}
 				c.Close()
-				want := map[string]error{"error": failed, "idle": server.ErrIdle}[end]
-				if err := h.cause(1); err != want {
-					t.Errorf("cause %v", err)
-				}
+				h.wantCause(1, map[string]error{"error": failed, "idle": server.ErrIdle}[end])
 			})
 		}
 	})
@@ -374,9 +345,7 @@ func TestTLSHandshakeFailures(t *testing.T) {
 			t.Error("an unknown certificate is no error")
 		}
 		wait(t, func() bool { return s.Stats().Conns == 0 })
-		c := dialTLS(t, addr, config)
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, dialTLS(t, addr, config), "hello")
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		// With TLS 1.3 the client that refuses is done for the server, before it learns of that.
@@ -424,16 +393,12 @@ func TestTLSConfigFaults(t *testing.T) {
 				}
 				return &config.Certificates[0], nil
 			}}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			served(t, s, func() error { return s.ServeTLS(l, "", "") })
+			addr := serveTLS(t, s)
 			bad := client.Clone()
 			bad.ServerName = name
 			var wg sync.WaitGroup
 			for range 20 {
-				c := dial(t, l.Addr().String())
+				c := dial(t, addr)
 				wg.Go(func() {
 					if err := tls.Client(c, bad).Handshake(); err == nil {
 						t.Errorf("%s: a handshake", name)
@@ -448,9 +413,7 @@ func TestTLSConfigFaults(t *testing.T) {
 				clock.Advance(2 * time.Hour)
 			}
 			wg.Wait()
-			good := dialTLS(t, l.Addr().String(), client)
-			send(t, good, "hello")
-			expect(t, good, "hello")
+			echoes(t, dialTLS(t, addr, client), "hello")
 			wait(t, func() bool { return failed(s.Stats()) >= 20 }) // which the clients may know before
 			if st := s.Stats(); st.Panics != panics || failed(st) != 20 {
 				t.Errorf("%s: %+v", name, st)
@@ -462,22 +425,14 @@ func TestTLSConfigFaults(t *testing.T) {
 // With CryptoTLS a hijacker gets a *tls.Conn.
 func TestCryptoTLS(t *testing.T) {
 	noHijack(t)
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if _, err := c.Read(buf); err != nil {
-				return err
-			}
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
-			}
-			go func() {
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		h.data = reading(func(c conn, _ string) error {
+			return hijack(c, func(nc net.Conn) {
 				defer nc.Close()
 				fmt.Fprintf(nc, "%T", nc)
-			}()
-			return nil
-		}}
-		s := &srv{Handler: h, Backend: backend, CryptoTLS: true, TLSConfig: &tls.Config{MaxVersion: version}}
+			})
+		})
+		s.CryptoTLS = true
 		addr, config := startTLS(t, s)
 		c := tls.Client(dial(t, addr), config)
 		send(t, c, "hello")
@@ -492,71 +447,25 @@ func TestCryptoTLS(t *testing.T) {
 // A connection is hijacked by a goroutine that blocks on a *tls.Conn, and resumed, with records in between.
 func TestTLSHijack(t *testing.T) {
 	noHijack(t)
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf[:1])
-			if err != nil {
-				return err
-			}
-			if buf[0] != 'h' {
-				_, err = c.Write(buf[:n])
-				return err
-			}
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
-			}
-			go func() {
-				tc := nc
-				var line [6]byte
-				if _, err := io.ReadFull(tc, line[:]); err != nil {
-					t.Error(err)
-				}
-				tc.SetReadDeadline(time.Now().Add(-1))
-				if _, err := tc.Read(line[:0:0]); err != nil {
-					t.Error(err)
-				}
-				tc.SetReadDeadline(time.Time{})
-				tc.Write([]byte("got " + string(line[:])))
-				if string(line[:]) == "finish" {
-					tc.Close()
-				} else if err := c.Resume(); err != nil {
-					t.Error(err)
-				}
-			}()
-			return nil
-		}}
-		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
-		addr, config := startTLS(t, s)
-		c := dialTLS(t, addr, config)
-		for range 50 {
-			send(t, c, "xh")
-			expect(t, c, "x")
-			send(t, c, "line-1x")
-			expect(t, c, "got line-1x")
-		}
-		for range 50 {
-			send(t, c, "xhline-2yhline-3z") // one record
-			expect(t, c, "xgot line-2ygot line-3z")
-		}
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		h.data = hijackLines(t)
+		c := connectTLS(t, s)
+		sendLines(t, c)
 		send(t, c, "hfinish")
 		expect(t, c, "got finish")
 		expectEnd(t, c, io.EOF)
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		h.wantCause(1, nil)
 	})
 }
 
 // Shutdown ends idle connections, and those whose handshake is unfinished.
 func TestTLSShutdown(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: time.Hour, TLSConfig: &tls.Config{MaxVersion: version}}
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		s.HandshakeTimeout = time.Hour
 		server.Grace(s, 50*time.Millisecond)
 		addr, config := startTLS(t, s)
 		c := dialTLS(t, addr, config)
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 		send(t, dial(t, addr), "\x16")
 		send(t, dial(t, addr), string(clientHello(t, config)))
 		dial(t, addr)
@@ -587,22 +496,17 @@ func TestServeTLS(t *testing.T) {
 		if err := s.ListenAndServeTLS("nonsense", "", certFile, keyFile); err == nil {
 			t.Error("a wrong network is no error")
 		}
-		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listenSocket(t)
 		addr := l.LocalAddr().String()
 		served(t, s, func() error { return s.ServeTLSSocket(l, certFile, keyFile) })
-		c := dialTLS(t, addr, client)
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, dialTLS(t, addr, client), "hello")
 	})
 }
 
 // A Read into an empty buffer changes nothing: Data is still called for bytes that crypto/tls has and the socket has not.
 func TestTLSReadEmptyBuffer(t *testing.T) {
-	versions(t, func(t *testing.T, backend string, version uint16) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
+	versions(t, func(t *testing.T, h *handler, s *srv) {
+		h.data = func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])
 			if err != nil {
 				return err
@@ -612,10 +516,8 @@ func TestTLSReadEmptyBuffer(t *testing.T) {
 			}
 			_, err = c.Write(buf[:n])
 			return err
-		}}
-		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
-		addr, config := startTLS(t, s)
-		c := dialTLS(t, addr, config)
+		}
+		c := connectTLS(t, s)
 		send(t, c, "hello")
 		send(t, c, "world")
 		expect(t, c, "helloworld")

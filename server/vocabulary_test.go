@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"net"
 	"reflect"
 	"testing"
 
@@ -26,10 +25,7 @@ func TestInvalidFields(t *testing.T) {
 		"Handler": {}, "SlowPolicy": {Handler: h, SlowPolicy: server.SlowDrop + 1},
 		"Workers": {Handler: h, Workers: -1}, "AcceptRate": {Handler: h, AcceptRate: server.Rate{Burst: 1}},
 	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listen(t)
 		words.Invalid(t, field, s.Serve(l))
 	}
 }

@@ -1,12 +1,8 @@
 package server_test
 
 import (
-	"bytes"
-	"log/slog"
 	"net"
 	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,22 +12,16 @@ import (
 // If more handlers than there are workers do not return, the other connections are served, and Stats and the log report it.
 func TestStuck(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		var mu sync.Mutex
-		var log bytes.Buffer
+		var log logged
 		release := make(chan struct{})
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			if buf[0] == '!' {
+		h := &handler{t: t, data: reading(func(c conn, text string) error {
+			if text[0] == '!' {
 				<-release
 			}
-			_, err = c.Write(buf[:n])
-			return err
-		}}
+			return write(c, text)
+		})}
 		s := &srv{Handler: h, Backend: backend, Workers: 2, StuckAfter: 300 * time.Millisecond,
-			Logger: slog.New(slog.NewTextHandler(locked{&mu, &log}, nil))}
+			Logger: log.logger()}
 		addr := start(t, s)
 		var stuck, good []net.Conn
 		for range 5 {
@@ -53,11 +43,7 @@ func TestStuck(t *testing.T) {
 			}
 		}
 		wait(t, func() bool { st := s.Stats(); return st.Stuck >= 5 && st.Longest >= s.StuckAfter })
-		wait(t, func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return strings.Count(log.String(), "does not return") >= 5
-		})
+		wait(t, func() bool { return log.count("does not return") >= 5 })
 		close(release)
 		for _, c := range stuck {
 			expect(t, c, "!")
@@ -74,25 +60,20 @@ func TestStuckAlone(t *testing.T) {
 			const conns = 20
 			first, begun := make(chan struct{}), make(chan struct{})
 			release, second := make(chan struct{}), make(chan struct{})
-			h := &handler{t: t, data: func(c conn, buf []byte) error {
-				n, err := c.Read(buf)
-				if err != nil {
-					return err
-				}
+			h := &handler{t: t, data: reading(func(c conn, text string) error {
 				switch {
-				case buf[0] == '1':
+				case text[0] == '1':
 					close(begun)
 					<-first // until all the others have sent
-				case buf[0] == '2':
+				case text[0] == '2':
 					<-second
-				case buf[0] == '!' && exits:
+				case text[0] == '!' && exits:
 					runtime.Goexit()
-				case buf[0] == '!':
+				case text[0] == '!':
 					<-release
 				}
-				_, err = c.Write(buf[:n])
-				return err
-			}}
+				return write(c, text)
+			})}
 			s := &srv{Handler: h, Backend: backend, Workers: 1}
 			addr := start(t, s)
 			var all []net.Conn
@@ -103,25 +84,18 @@ func TestStuckAlone(t *testing.T) {
 			send(t, all[0], "1")
 			<-begun
 			for i, c := range all[1:] {
-				if i == conns/2 {
-					send(t, c, "!")
-				} else {
-					send(t, c, "hello")
-				}
+				send(t, c, map[bool]string{true: "!", false: "hello"}[i == conns/2])
 			}
 			close(first)
 			expect(t, all[0], "1")
-			for range 3 {
+			for round := range 4 {
 				for i, c := range all[1:] {
 					if i != conns/2 {
 						expect(t, c, "hello")
-						send(t, c, "hello")
+						if round < 3 {
+							send(t, c, "hello")
+						}
 					}
-				}
-			}
-			for i, c := range all[1:] {
-				if i != conns/2 {
-					expect(t, c, "hello")
 				}
 			}
 			if !exits {
@@ -133,8 +107,7 @@ func TestStuckAlone(t *testing.T) {
 				close(release)
 				expect(t, late, "!")
 				for range 10 {
-					send(t, late, "hello")
-					expect(t, late, "hello")
+					echoes(t, late, "hello")
 				}
 				close(second)
 				expect(t, kept, "2more")

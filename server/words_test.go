@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,11 +16,10 @@ import (
 
 // A server without a Logger logs the panic of a handler to slog.Default.
 func TestNoLogger(t *testing.T) {
-	var mu sync.Mutex
-	var log bytes.Buffer
+	var log logged
 	before := slog.Default()
 	defer slog.SetDefault(before)
-	slog.SetDefault(slog.New(slog.NewTextHandler(locked{&mu, &log}, nil)))
+	slog.SetDefault(log.logger())
 	h := &handler{t: t, data: func(conn, []byte) error { panic("boom") }}
 	s := &srv{Handler: h, Name: "front"}
 	c := dial(t, start(t, s))
@@ -30,8 +28,6 @@ func TestNoLogger(t *testing.T) {
 	if err := h.cause(1); !errors.As(err, &p) || p.Value != "boom" {
 		t.Errorf("cause %v", err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	for _, want := range []string{"level=ERROR", "name=front", "panic=boom", "stack=", c.LocalAddr().String()} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in %s", want, &log)
@@ -48,8 +44,7 @@ func TestNegativeMeansNone(t *testing.T) {
 	addr, client := startTLS(t, s)
 	for range 3 {
 		c := dialTLS(t, addr, client)
-		send(t, c, "hello")
-		expect(t, c, "hello")
+		echoes(t, c, "hello")
 	}
 	if st := s.Stats(); st.Conns != 3 || st.TimedOut.Handshake != 0 {
 		t.Errorf("%+v", st)

@@ -51,10 +51,7 @@ func (c *limited) Close() error {
 }
 
 func newLimiter(t *testing.T, n int) *limiter {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	return &limiter{Listener: l, slots: make(chan struct{}, n)}
 }
 
@@ -70,14 +67,12 @@ func TestWrappedListener(t *testing.T) {
 			var open []net.Conn
 			for range 2 {
 				c := dial(t, l.Addr().String())
-				send(t, c, "echo")
-				expect(t, c, "echo")
+				echoes(t, c, "echo")
 				open = append(open, c)
 			}
 			third := dial(t, l.Addr().String())
 			send(t, third, "echo") // into the backlog
-			send(t, open[1], "more")
-			expect(t, open[1], "more")
+			echoes(t, open[1], "more")
 			if n := l.accepted.Load(); n != 2 {
 				t.Errorf("%d connections were accepted", n)
 			}
@@ -112,13 +107,10 @@ func TestWrappedShutdown(t *testing.T) {
 	wait(t, func() bool { return s.Stats().Conns == len(conns) })
 	done := shuttingDown(t, s)
 	for _, c := range conns {
-		send(t, c, "first")
-		expect(t, c, "first")
+		echoes(t, c, "first")
 		expectEnd(t, c, io.EOF)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	done()
 	if len(l.slots) != 0 {
 		t.Errorf("%d connections were not closed", len(l.slots))
 	}
@@ -164,8 +156,7 @@ func TestWrappedAcceptFails(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	c := dial(t, l.Addr().String())
-	send(t, c, "echo")
-	expect(t, c, "echo")
+	echoes(t, c, "echo")
 	if n := l.failures.Load(); n < 3 {
 		t.Errorf("Accept was called %d times", n)
 	}
@@ -173,8 +164,7 @@ func TestWrappedAcceptFails(t *testing.T) {
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve = %v", err)
 	}
-	send(t, c, "still")
-	expect(t, c, "still")
+	echoes(t, c, "still")
 	s.Close()
 	shutdown(t, s)
 }

@@ -35,6 +35,21 @@ func fill(t testing.TB, c conn) (total int) {
 	}
 }
 
+// fillStream writes a stream in pieces until one is refused because the queue is full.
+func fillStream(c conn, piece int) (total int, err error) {
+	for err == nil {
+		var n int
+		n, err = c.Write(stream(1, total, piece))
+		if total += n; err == server.ErrQueueFull && n == 0 {
+			return total, nil
+		}
+		if err == nil && n != piece {
+			err = io.ErrShortWrite
+		}
+	}
+	return total, err
+}
+
 // Write returns ErrQueueFull if MaxQueued bytes are queued, and Writable is called when there is room again.
 func TestWritable(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -73,13 +88,8 @@ func TestWritable(t *testing.T) {
 		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000}
 		c := dial(t, start(t, s))
 		wait(t, func() bool { return refused.Load() > 0 }) // a client that reads as fast as the handler writes leaves room
-		got, err := io.ReadAll(c)
-		if err != nil || !bytes.Equal(got, pattern) {
-			t.Errorf("%d bytes, %v", len(got), err)
-		}
-		if err := h.cause(1); err != nil {
-			t.Errorf("cause %v", err)
-		}
+		expectAll(t, c, pattern)
+		h.wantCause(1, nil)
 	})
 }
 
@@ -107,11 +117,9 @@ func TestLargeAnswers(t *testing.T) {
 		c := connect(&srv{Handler: h, Backend: backend, MaxQueued: queue})
 		const n = 5
 		send(t, c, strings.Repeat("line\n", n)) // before anything is read
-		got := make([]byte, 4+size)
 		for range n {
-			if _, err := io.ReadFull(c, got); err != nil || string(got[:4]) != "line" || !bytes.Equal(got[4:], answer) {
-				t.Fatal("wrong bytes", err)
-			}
+			expect(t, c, "line")
+			expectStream(t, c, 1, size)
 		}
 	})
 }
@@ -143,11 +151,7 @@ func TestGatherBeyondQueue(t *testing.T) {
 		c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, MaxQueued: 16 << 10})
 		for _, how := range "wvwv" {
 			send(t, c, string(how))
-			got := make([]byte, writes*size)
-			c.SetReadDeadline(time.Now().Add(soon))
-			if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, stream(3, 0, writes*size)) {
-				t.Fatalf("%c: %d bytes, %v", how, n, err)
-			}
+			expectStream(t, c, 3, writes*size)
 		}
 	})
 }
@@ -188,10 +192,7 @@ func TestGather(t *testing.T) {
 			}
 			for range 3 {
 				send(t, c, "-")
-				got := make([]byte, total)
-				if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, stream(2, 0, total)) {
-					t.Fatal("wrong bytes", err)
-				}
+				expectStream(t, c, 2, total)
 			}
 			if end != '-' {
 				send(t, c, string(end))
@@ -312,8 +313,7 @@ func TestPeerNeverReads(t *testing.T) {
 		}
 		good := dial(t, addr)
 		for range 100 {
-			send(t, good, "hello")
-			expect(t, good, "hello")
+			echoes(t, good, "hello")
 		}
 	})
 }
