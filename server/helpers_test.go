@@ -342,6 +342,11 @@ func (p extended) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
+// CloseWrite ends the stream to the peer.
+func (p extended) CloseWrite() error {
+	return p.Conn.(interface{ CloseWrite() error }).CloseWrite()
+}
+
 // fewer returns the factor by which a test reduces its steps on a system where each takes long.
 func fewer() int {
 	if wine.AsksServer.Here() {
@@ -358,6 +363,14 @@ func send(t testing.TB, c net.Conn, text string) {
 	c.SetWriteDeadline(time.Now().Add(soon))
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// sendPieces sends a text in pieces of a size.
+func sendPieces(t testing.TB, c net.Conn, text string, size int) {
+	t.Helper()
+	for ; text != ""; text = text[min(size, len(text)):] {
+		send(t, c, text[:min(size, len(text))])
 	}
 }
 

@@ -66,8 +66,7 @@ func TestConnectionOptions(t *testing.T) {
 				Handler: h, KeepAlive: -1,
 				KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 7 * time.Second, Interval: 3 * time.Second, Count: 4},
 			}
-			done := make(chan error, 1)
-			go func() { done <- s.ServeSocket(l) }()
+			servingBy(t, s, func() error { return s.ServeSocket(l) })
 			want := optionsOf{true, probes{1, 7, 3, 4}}
 			for i := range 6 {
 				if i >= 3 {
@@ -77,11 +76,6 @@ func TestConnectionOptions(t *testing.T) {
 					t.Errorf("connection %d has %+v; want %+v", i, got, want)
 				}
 			}
-			s.Close()
-			if err := <-done; err != ErrServerClosed {
-				t.Error(err)
-			}
-			s.Shutdown(t.Context())
 		})
 	}
 }

@@ -105,18 +105,14 @@ func TestInput(t *testing.T) {
 							if err != nil {
 								return err
 							}
-							if _, err = c.Write(append(append([]byte(nil), b...), '|')); err != nil || one {
+							if err = write(c, string(b)+"|"); err != nil || one {
 								return err
 							}
 						}
 					}}}
 					c := connect(s)
 					for _, size := range []int{1, 2, 3, 5, 1000} {
-						for rest := h.request; rest != ""; {
-							k := min(size, len(rest))
-							send(t, c, rest[:k])
-							rest = rest[k:]
-						}
+						sendPieces(t, c, h.request, size)
 						expect(t, c, h.answer)
 					}
 					many := 2000 / fewer()
@@ -216,7 +212,7 @@ func TestInputErrors(t *testing.T) {
 				c := connect(&srv{Handler: h, Backend: backend, MaxMessage: 100})
 				send(t, c, test.send)
 				if test.want != server.ErrTooLong {
-					c.(extended).Conn.(interface{ CloseWrite() error }).CloseWrite()
+					c.(extended).CloseWrite()
 				}
 				h.cause(1)
 				if got.Load() == nil {
@@ -238,15 +234,17 @@ func TestInputErrors(t *testing.T) {
 // A handler that consumes nothing is called once for each arrival, until its input is full. At the end of the stream it
 // is called once more.
 func TestInputUnconsumed(t *testing.T) {
-	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
-		calls := make(chan int, 1000)
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
+	peeking := func(t *testing.T) (h *handler, calls chan int) {
+		calls = make(chan int, 1000)
+		return &handler{t: t, data: func(c conn, buf []byte) error {
 			c.Peek(1)
 			calls <- c.Buffered()
 			return nil
-		}}
-		s := &srv{Handler: h, Backend: backend, MaxMessage: 10}
-		c := connect(s)
+		}}, calls
+	}
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		h, calls := peeking(t)
+		c := connect(&srv{Handler: h, Backend: backend, MaxMessage: 10})
 		for i := 1; i <= 10; i++ {
 			send(t, c, "x")
 			if n := <-calls; n != i {
@@ -260,17 +258,11 @@ func TestInputUnconsumed(t *testing.T) {
 		}
 	})
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
-		calls := make(chan int, 1000)
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			c.Peek(1)
-			calls <- c.Buffered()
-			return nil
-		}}
-		s := &srv{Handler: h, Backend: backend}
-		c := connect(s)
+		h, calls := peeking(t)
+		c := connect(&srv{Handler: h, Backend: backend})
 		send(t, c, "x")
 		<-calls
-		c.(extended).Conn.(interface{ CloseWrite() error }).CloseWrite()
+		c.(extended).CloseWrite()
 		<-calls // for the end
 		h.conn(1).Resume()
 		h.conn(1).Close()
@@ -303,7 +295,7 @@ func TestInputEndBehindMessages(t *testing.T) {
 		c := connect(&srv{Handler: h, Backend: backend})
 		send(t, c, "abcdef")
 		<-asked
-		c.(extended).Conn.(interface{ CloseWrite() error }).CloseWrite()
+		c.(extended).CloseWrite()
 		expect(t, c, "abcdef")
 		expectEnd(t, c, io.EOF)
 		h.wantCause(1, nil)
@@ -324,8 +316,7 @@ func TestInputReadAndPause(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				_, err = c.Write(append(buf[:n], '\n'))
-				return err
+				return write(c, string(buf[:n])+"\n")
 			case "pause":
 				c.Pause()
 				go func() {
@@ -340,8 +331,7 @@ func TestInputReadAndPause(t *testing.T) {
 				}()
 				return nil
 			}
-			_, err = c.Write(append(bytes.Clone(line), '\n'))
-			return err
+			return write(c, string(line)+"\n")
 		}}
 		c := connect(&srv{Handler: h, Backend: backend})
 		for range 20 {
@@ -354,6 +344,12 @@ func TestInputReadAndPause(t *testing.T) {
 	})
 }
 
+// sayHijacked is a hijacker that writes a word and ends the connection.
+func sayHijacked(nc net.Conn) {
+	nc.Write([]byte("hijacked"))
+	nc.Close()
+}
+
 // A hijacker reads the bytes of the input first, and gives those back that it has not read.
 func TestInputHijack(t *testing.T) {
 	noHijack(t)
@@ -363,23 +359,17 @@ func TestInputHijack(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if string(line) == "hijack" {
-				nc, err := c.Hijack()
-				if err != nil {
-					return err
-				}
-				go func() {
-					b := make([]byte, 3)
-					if _, err := io.ReadFull(nc, b); err != nil {
-						t.Error(err)
-					}
-					nc.Write(append(b, '\n'))
-					c.Resume()
-				}()
-				return nil
+			if string(line) != "hijack" {
+				return write(c, string(line)+"\n")
 			}
-			_, err = c.Write(append(bytes.Clone(line), '\n'))
-			return err
+			return hijack(c, func(nc net.Conn) {
+				b := make([]byte, 3)
+				if _, err := io.ReadFull(nc, b); err != nil {
+					t.Error(err)
+				}
+				nc.Write(append(b, '\n'))
+				c.Resume()
+			})
 		}}
 		c := connect(&srv{Handler: h, Backend: backend})
 		for range 10 {
@@ -402,15 +392,7 @@ func TestInputHijackEmpty(t *testing.T) {
 			if _, err := c.Read(buf[:1]); err != nil {
 				return err
 			}
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
-			}
-			go func() {
-				nc.Write([]byte("hijacked"))
-				nc.Close()
-			}()
-			return nil
+			return hijack(c, sayHijacked)
 		}}
 		c := connect(&srv{Handler: h, Backend: backend})
 		send(t, c, "x")
@@ -428,7 +410,7 @@ func TestMessageTimeout(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if _, err := c.Write(append(bytes.Clone(line), '\n')); err != nil {
+				if err := write(c, string(line)+"\n"); err != nil {
 					return err
 				}
 				if string(line) == "pause" {

@@ -31,19 +31,25 @@ func servingOn[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 		tb.Fatal(err)
 	}
 	addr := l.LocalAddr()
+	servingBy(tb, s, func() error { return s.ServeSocket(l) })
+	return addr
+}
+
+// servingBy serves until the test ends.
+func servingBy[S any](tb testing.TB, s *Server[S], serve func() error) {
+	tb.Helper()
 	done := make(chan error, 1)
-	go func() { done <- s.ServeSocket(l) }()
+	go func() { done <- serve() }()
 	tb.Cleanup(func() {
 		s.Close()
 		if err := <-done; err != ErrServerClosed {
-			tb.Errorf("ServeSocket = %v", err)
+			tb.Errorf("serving has ended with %v", err)
 		}
 		if err := s.Shutdown(tb.Context()); err != nil && tb.Context().Err() == nil {
 			tb.Error(err)
 		}
 		<-s.server.stopped
 	})
-	return addr
 }
 
 // A shard gets another worker if its connections wait while another shard is idle, and not because

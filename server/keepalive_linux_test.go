@@ -82,14 +82,12 @@ func TestKeepAlive(t *testing.T) {
 					h := prober{t: t, got: make(chan probes, 3)}
 					s := &Server[*int]{Handler: h, Backend: backend, KeepAlive: c.period, KeepAliveConfig: c.config}
 					l, addr := listening(t, from, c.period, c.config)
-					done := make(chan error, 1)
-					go func() {
+					servingBy(t, s, func() error {
 						if from == "net" {
-							done <- s.Serve(l.(net.Listener))
-						} else {
-							done <- s.ServeSocket(l.(*sock.Socket))
+							return s.Serve(l.(net.Listener))
 						}
-					}()
+						return s.ServeSocket(l.(*sock.Socket))
+					})
 					peer, err := net.Dial("tcp", addr)
 					if err != nil {
 						t.Fatal(err)
@@ -105,11 +103,6 @@ func TestKeepAlive(t *testing.T) {
 							t.Errorf("%s: %v; want %v", when, got, want)
 						}
 					}
-					s.Close()
-					if err := <-done; err != ErrServerClosed {
-						t.Error(err)
-					}
-					s.Shutdown(t.Context())
 				})
 			})
 		}

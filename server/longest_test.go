@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"io"
 	"math"
@@ -26,7 +25,6 @@ type patientServer struct {
 func newPatientServer(t *testing.T, s *srv) *patientServer {
 	const after = 50 * time.Millisecond
 	p := &patientServer{s, make(chan int)}
-	piece := bytes.Repeat([]byte{'x'}, 32<<10)
 	p.Handler = &handler{t: t, data: func(c conn, buf []byte) error {
 		for {
 			line, err := c.Line(0)
@@ -35,20 +33,9 @@ func newPatientServer(t *testing.T, s *srv) *patientServer {
 			}
 			switch string(line) {
 			case "wait":
-				c.AfterFunc(after, func(c conn) error {
-					_, err := c.Write([]byte("waited\n"))
-					return err
-				})
+				c.AfterFunc(after, func(c conn) error { return write(c, "waited\n") })
 			case "flood":
-				n := 0
-				for err == nil {
-					var k int
-					k, err = c.Write(piece)
-					n += k
-				}
-				if err != server.ErrQueueFull {
-					return err
-				}
+				n := fill(t, c)
 				c.AfterFunc(after, func(conn) error {
 					go func() { p.ticked <- n }()
 					return nil

@@ -41,17 +41,12 @@ func withPreamble(t *testing.T, f func(t *testing.T, backend string, connect fun
 					}
 					if with == "plain" {
 						c := dial(t, start(t, s))
-						b := []byte(header + text)
-						for n := 0; n < len(b); n += piece {
-							send(t, c, string(b[n:min(n+piece, len(b))]))
-						}
+						sendPieces(t, c, header+text, piece)
 						return extended{c}
 					}
 					addr, config := startTLS(t, s)
 					c := dial(t, addr)
-					for n := 0; n < len(header); n += piece {
-						send(t, c, header[n:min(n+piece, len(header))])
-					}
+					sendPieces(t, c, header, piece)
 					tc := tls.Client(c, config)
 					if text != "" {
 						tc.Write([]byte(text))
@@ -139,7 +134,7 @@ func TestPreambleBad(t *testing.T) {
 				}
 				c.Write([]byte(bad.send)) // it may be cut off
 				if bad.end {
-					c.(extended).Conn.(*net.TCPConn).CloseWrite()
+					c.(extended).CloseWrite()
 				}
 				if _, err := io.ReadAll(c); err != nil && !isLost(err) {
 					t.Error(err)

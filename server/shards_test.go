@@ -24,22 +24,17 @@ func TestBusyShard(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
 				var running, together atomic.Int32
 				began := make(chan bool, 8) // slow calls
-				h := &handler{t: t, data: func(c conn, buf []byte) error {
-					n, err := c.Read(buf)
-					if err != nil {
-						return err
-					}
+				h := &handler{t: t, data: reading(func(c conn, text string) error {
 					if running.Add(1) > 1 {
 						together.Add(1)
 					}
-					if buf[0] == '!' {
+					if text[0] == '!' {
 						began <- true
 						await.Pause(20 * time.Millisecond)
 					}
 					running.Add(-1)
-					_, err = c.Write(buf[:n])
-					return err
-				}}
+					return write(c, text)
+				})}
 				s := &srv{Handler: h, Backend: backend, Workers: 2}
 				addr := start(t, s)
 				var shard []net.Conn // the connections of the first shard

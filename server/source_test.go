@@ -242,14 +242,8 @@ func TestStreamFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
-				h := &handler{t: t, data: func(co conn, buf []byte) error {
-					if _, err := co.Read(buf); err != nil {
-						return err
-					}
-					return c.start(t, co)
-				}}
-				s := &srv{Handler: h, Backend: backend, Workers: 1}
-				co := connect(s)
+				h := &handler{t: t, data: reading(func(co conn, _ string) error { return c.start(t, co) })}
+				co := connect(&srv{Handler: h, Backend: backend, Workers: 1})
 				send(t, co, "x")
 				expectStream(t, co, 1, 4)
 				if err := h.cause(1); !c.is(err) {
@@ -294,12 +288,9 @@ func TestSendFileQueuesNothing(t *testing.T) {
 func TestStreamShutdown(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		size := 16 << 20 / fewer()
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if _, err := c.Read(buf); err != nil {
-				return err
-			}
+		h := &handler{t: t, data: reading(func(c conn, _ string) error {
 			return c.Stream(&supplier{id: 8, size: int64(size)})
-		}}
+		})}
 		s := &srv{Handler: h, Backend: backend}
 		c := connect(s)
 		send(t, c, "x")
@@ -310,7 +301,6 @@ func TestStreamShutdown(t *testing.T) {
 	})
 }
 
-// Hijack fails while something is streamed, and works afterwards.
 // While a Stream is unfinished Data is not called, not even after Resume or because of Shutdown.
 func TestStreamKeepsData(t *testing.T) {
 	for _, why := range []string{"resume", "shutdown"} {
@@ -364,31 +354,20 @@ func TestStreamKeepsData(t *testing.T) {
 	}
 }
 
+// Hijack fails while something is streamed, and works afterwards.
 func TestStreamHijack(t *testing.T) {
 	noHijack(t)
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			if string(buf[:n]) == "stream" {
+		h := &handler{t: t, data: reading(func(c conn, text string) error {
+			if text == "stream" {
 				c.Stream(&supplier{id: 9, size: 10})
 				if _, err := c.Hijack(); err == nil {
 					t.Error("Hijack of a connection that streams succeeded")
 				}
 				return nil
 			}
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
-			}
-			go func() {
-				nc.Write([]byte("hijacked"))
-				nc.Close()
-			}()
-			return nil
-		}}
+			return hijack(c, sayHijacked)
+		})}
 		c := connect(&srv{Handler: h, Backend: backend})
 		send(t, c, "stream")
 		expectStream(t, c, 9, 10)
@@ -470,17 +449,12 @@ func TestSlowReaderOfLargeAnswer(t *testing.T) {
 	for _, with := range []string{"plain", "tls"} {
 		t.Run(with, func(t *testing.T) {
 			p := &zeros{left: size}
-			h := &handler{t: t, data: func(c conn, buf []byte) error {
-				n, err := c.Read(buf)
-				if err != nil {
-					return err
-				}
-				if string(buf[:n]) == "large" {
+			h := &handler{t: t, data: reading(func(c conn, text string) error {
+				if text == "large" {
 					return c.Stream(p)
 				}
-				_, err = c.Write(buf[:n])
-				return err
-			}}
+				return write(c, text)
+			})}
 			const piece = 32 << 10
 			s := &srv{Handler: h, BufferSize: piece, MaxQueuedTotal: 1 << 20}
 			var dialOne func() net.Conn

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -22,14 +21,7 @@ import (
 func talk(t *testing.T, addr string, n, size int) (moved uint64) {
 	t.Helper()
 	for range n {
-		c := dial(t, addr)
-		message := bytes.Repeat([]byte("x"), size)
-		if _, err := c.Write(message); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, message); err != nil {
-			t.Fatal(err)
-		}
+		echoes(t, dial(t, addr), strings.Repeat("x", size))
 		moved += uint64(size)
 	}
 	return moved
@@ -167,11 +159,7 @@ func TestStatsHandshakes(t *testing.T) {
 	s := &srv{Handler: &handler{t: t}, HandshakeTimeout: 3 * time.Second}
 	clock := testclock.Install(t)
 	addr, client := startTLS(t, s)
-	c := dialTLS(t, addr, client)
-	c.Write([]byte("hello"))
-	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
+	echoes(t, dialTLS(t, addr, client), "hello")
 	if st := s.Stats(); st.Handshakes != 1 || st.Handshaking != 0 || st.Rejected != 0 || st.BytesIn < 100 {
 		t.Errorf("after one: %+v", st)
 	}
@@ -205,19 +193,14 @@ func TestStatsEvictedHandshakes(t *testing.T) {
 }
 
 func TestStatsRefused(t *testing.T) {
-	s := &srv{Handler: &handler{t: t}, MaxConns: 3, MaxConnsPerAddr: 2}
-	addr := start(t, s)
-	talk(t, addr, 2, 1)
-	dial(t, addr).Read(make([]byte, 1))
-	if st := s.Stats(); st.Refused != 1 || st.RefusedPerAddr != 1 {
-		t.Errorf("%+v", st)
-	}
-	s = &srv{Handler: &handler{t: t}, MaxConns: 2, MaxConnsPerAddr: 5}
-	addr = start(t, s)
-	talk(t, addr, 2, 1)
-	dial(t, addr).Read(make([]byte, 1))
-	if st := s.Stats(); st.Refused != 1 || st.RefusedPerAddr != 0 {
-		t.Errorf("%+v", st)
+	for perAddr, s := range []*srv{{MaxConns: 2, MaxConnsPerAddr: 5}, {MaxConns: 3, MaxConnsPerAddr: 2}} {
+		s.Handler = &handler{t: t}
+		addr := start(t, s)
+		talk(t, addr, 2, 1)
+		dial(t, addr).Read(make([]byte, 1))
+		if st := s.Stats(); st.Refused != 1 || st.RefusedPerAddr != uint64(perAddr) {
+			t.Errorf("%+v", st)
+		}
 	}
 }
 

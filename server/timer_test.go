@@ -24,11 +24,10 @@ import (
 func TestAfterFunc(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		h := &handler{t: t}
-		write := func(text string) func(c conn) error {
+		writing := func(text string) func(c conn) error {
 			return func(c conn) error {
 				defer h.enter(c)()
-				_, err := c.Write([]byte(text))
-				return err
+				return write(c, text)
 			}
 		}
 		s := &srv{Handler: h, Backend: backend}
@@ -36,8 +35,8 @@ func TestAfterFunc(t *testing.T) {
 		var stopped *server.Timer
 		h.open = func(c conn) error {
 			start := clock.Now()
-			c.AfterFunc(1200*time.Millisecond, write("third"))
-			c.AfterFunc(100*time.Millisecond, write("first"))
+			c.AfterFunc(1200*time.Millisecond, writing("third"))
+			c.AfterFunc(100*time.Millisecond, writing("first"))
 			c.AfterFunc(100*time.Millisecond, func(c conn) error {
 				if d := clock.Since(start); d < 100*time.Millisecond {
 					t.Errorf("called after %v", d)
@@ -45,9 +44,9 @@ func TestAfterFunc(t *testing.T) {
 				if !stopped.Stop() || stopped.Stop() {
 					t.Error("Stop of a planned timer, and a second Stop")
 				}
-				return write("second")(c)
+				return writing("second")(c)
 			})
-			stopped = c.AfterFunc(1100*time.Millisecond, write("stopped"))
+			stopped = c.AfterFunc(1100*time.Millisecond, writing("stopped"))
 			c.Pause()
 			return nil
 		}
@@ -56,7 +55,7 @@ func TestAfterFunc(t *testing.T) {
 		send(t, c, "echo")
 		h.conn(1).Resume()
 		expect(t, c, "echo")
-		timer := h.conn(1).AfterFunc(time.Hour, write("reset"))
+		timer := h.conn(1).AfterFunc(time.Hour, writing("reset"))
 		if !timer.Reset(0) {
 			t.Error("Reset of a planned timer returned false")
 		}
@@ -103,10 +102,7 @@ func TestAfterFuncHijacked(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		var hijacked atomic.Bool
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if n, err := c.Read(buf); n == 0 {
-				return err
-			}
+		h := &handler{t: t, data: reading(func(c conn, _ string) error {
 			for range 2 {
 				c.AfterFunc(0, func(c conn) error {
 					if hijacked.Load() {
@@ -117,17 +113,12 @@ func TestAfterFuncHijacked(t *testing.T) {
 				})
 			}
 			hijacked.Store(true)
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
-			}
-			go func() {
+			return hijack(c, func(nc net.Conn) {
 				io.ReadFull(nc, make([]byte, 4))
 				hijacked.Store(false)
 				c.Resume()
-			}()
-			return nil
-		}}
+			})
+		})}
 		clock := testclock.Install(t)
 		s := &srv{Handler: h, Backend: backend}
 		c := dial(t, start(t, s))
@@ -198,10 +189,7 @@ func TestContext(t *testing.T) {
 				h := &handler{t: t}
 				s := &srv{Handler: h, Backend: backend}
 				var ctx context.Context
-				h.data = func(c conn, buf []byte) error {
-					if _, err := c.Read(buf); err != nil {
-						return err
-					}
+				h.data = reading(func(c conn, _ string) error {
 					if ctx = c.Context(); ctx.Err() != nil || ctx != c.Context() {
 						t.Errorf("the context of an open connection: %v", ctx.Err())
 					}
@@ -211,7 +199,7 @@ func TestContext(t *testing.T) {
 					s.Close()
 					<-ctx.Done() // while the handler runs
 					return nil
-				}
+				})
 				h.closed = func(c conn, cause error) {
 					if context.Cause(ctx) != end.cause {
 						t.Errorf("cause %v, want %v", context.Cause(ctx), end.cause)

@@ -113,19 +113,14 @@ func TestTLSReadRecordLimit(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const groups = 100
 		var most atomic.Int64
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			n, err := c.Read(buf)
-			if err != nil {
-				return err
-			}
-			if string(buf[:n]) == "pause" {
+		h := &handler{t: t, data: reading(func(c conn, text string) error {
+			if text == "pause" {
 				c.Pause()
 			} else {
-				most.Store(max(most.Load(), int64(n)))
+				most.Store(max(most.Load(), int64(len(text))))
 			}
-			_, err = c.Write(buf[:n])
-			return err
-		}}
+			return write(c, text)
+		})}
 		r := updating(t, backend, h, 0)
 		send(t, r, r.record(typeData, "pause"))
 		r.text("pause")

@@ -38,13 +38,7 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 		tb.Fatal(err)
 	}
 	addr = l.LocalAddr().String()
-	done := make(chan error, 1)
-	go func() { done <- s.ServeTLSSocket(l, "", "") }()
-	tb.Cleanup(func() {
-		s.Close()
-		<-done
-		<-s.server.stopped
-	})
+	servingBy(tb, s, func() error { return s.ServeTLSSocket(l, "", "") })
 	return addr, &tls.Config{RootCAs: trust, ServerName: "localhost"}
 }
 
