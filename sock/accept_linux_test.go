@@ -26,8 +26,7 @@ func forEachListener(t *testing.T, f func(t *testing.T, l *sock.Socket, dial fun
 	}
 	t.Run("unix", func(t *testing.T) {
 		name := abstract("accept")
-		l, err := sock.ListenUnix(name, sock.ListenOptions{})
-		closeLater(t, l, err)
+		l := listenUnix(t, name, 0)
 		f(t, l, func() *sock.Socket {
 			s, err := sock.New(sock.Unix)
 			if closeLater(t, s, err); s.ConnectUnix(name) != nil {
@@ -60,9 +59,7 @@ func TestAccept(t *testing.T) {
 				t.Errorf("between %v, %q and %v", s.LocalAddr(), s.LocalPath(), s.RemoteAddr())
 			}
 			send(t, c, "hello")
-			if got := receive(t, s, 64); got != "hello" {
-				t.Errorf("%q", got)
-			}
+			wantReceive(t, s, 64, "hello")
 			if short, tcp := fdstate.Of(s.SyscallConn()).Drained(fdstate.Recv), l.LocalPath() == ""; short != tcp {
 				t.Errorf("a short receive drains: %v", short)
 			}
@@ -87,9 +84,7 @@ func TestAcceptInto(t *testing.T) {
 			if err := l.AcceptInto(&s); err != nil {
 				t.Fatal(err)
 			}
-			if got := receive(t, &s, 64); got != data {
-				t.Errorf("%q, want %q", got, data)
-			}
+			wantReceive(t, &s, 64, data)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -59,9 +59,7 @@ func TestAdopt(t *testing.T) {
 			if _, err := unix.Write(y, []byte("hello")); err != nil {
 				t.Fatal(err)
 			}
-			if got := receive(t, s, 8); got != "hello" {
-				t.Errorf("%q", got)
-			}
+			wantReceive(t, s, 8, "hello")
 			if s.Close(); unix.Close(x) != unix.EBADF {
 				t.Error("the Socket did not own the handle")
 			}
@@ -85,9 +83,7 @@ func TestAdoptKinds(t *testing.T) {
 		a, b = dup(a), dup(b)
 		send(t, a, "data")
 		waitPoll(t, b, in)
-		if got := receive(t, b, 8); got != "data" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, b, 8, "data")
 		if short := fdstate.Of(b.SyscallConn()).Drained(fdstate.Recv); short != k.tcp {
 			t.Errorf("a short receive drains: %v", short)
 		}

@@ -24,11 +24,7 @@ func TestAttach(t *testing.T) {
 	forEachStream(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		send(t, a, "unread")
-		c, err := sock.Attach(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := attach(t, b)
 		if b.Handle() != none || !errors.Is(b.Close(), net.ErrClosed) {
 			t.Error("the Socket is still open")
 		}
@@ -55,7 +51,8 @@ func TestAttach(t *testing.T) {
 		if err := <-read; err != nil || string(buf) != "wakes!" {
 			t.Errorf("%q, %v", buf, err)
 		}
-		for _, err = c.Write(buf); err == nil; _, err = c.Write(make([]byte, 1<<16)) { // until the buffers are full
+		_, err := c.Write(buf)
+		for ; err == nil; _, err = c.Write(make([]byte, 1<<16)) { // until the buffers are full
 			c.SetWriteDeadline(time.Now().Add(time.Millisecond))
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -72,11 +69,7 @@ func TestAttachDetach(t *testing.T) {
 	handles.NoneLeft(t, "")
 	forEachStream(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
-		peer, err := sock.Attach(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer peer.Close()
+		peer := attach(t, a)
 		for range 3 {
 			c, err := sock.Attach(b)
 			if err != nil {
@@ -98,9 +91,7 @@ func TestAttachPacketConn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := a.SendTo([]byte("there"), at); err != nil {
-			t.Fatal(err)
-		}
+		sendTo(t, a, "there", at)
 		buf := make([]byte, 64)
 		n, from, err := c.ReadFrom(buf)
 		if err != nil || string(buf[:n]) != "there" || from.String() != a.LocalAddr().String() {
@@ -109,9 +100,7 @@ func TestAttachPacketConn(t *testing.T) {
 		if _, err := c.WriteTo([]byte("back"), from); err != nil {
 			t.Fatal(err)
 		}
-		if got := receive(t, a, 64); got != "back" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, a, 64, "back")
 		c.SetReadDeadline(time.Unix(1, 0))
 		if _, _, err := c.ReadFrom(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("at its deadline: %v", err)
@@ -130,11 +119,7 @@ func TestAttachPacketConn(t *testing.T) {
 	}
 	// A connected datagram socket can also become a net.Conn.
 	x, y := udpOn(t, sock.Loopback)
-	conn, err := sock.Attach(y)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := attach(t, y)
 	wantEcho(t, x, conn)
 }
 
@@ -147,10 +132,7 @@ func TestAttachListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := net.Dial(network, l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := netDial(t, l.Addr())
 		server, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -207,9 +189,7 @@ func TestAttachFails(t *testing.T) {
 		refused(t, "conn", b, unix.EMFILE)
 		restore()
 		send(t, a, "still here")
-		if got := receive(t, b, 64); got != "still here" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, b, 64, "still here")
 	})
 	l := listen(t, sock.Loopback)
 	refused(t, "conn", l, nil)
@@ -268,11 +248,7 @@ func TestAttachRegistered(t *testing.T) {
 		if p.Process(regs, nil, 0); regs[0].Result != nil || p.Stats().Registrations != 1 {
 			t.Fatal(regs[0].Result)
 		}
-		c, err := sock.Attach(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := attach(t, b)
 		if n := p.Stats().Registrations; n != 0 {
 			t.Errorf("%s: %d registrations", backend, n)
 		}

@@ -141,9 +141,7 @@ func TestSendBatchAddresses(t *testing.T) {
 			}
 			for s, texts := range map[*sock.Socket]string{peer: "message 0,message 2,message 3", other: "message 1,message 4"} {
 				for _, want := range strings.Split(texts, ",") {
-					if got := receive(t, s, 64); got != want {
-						t.Errorf("%q, want %q", got, want)
-					}
+					wantReceive(t, s, 64, want)
 				}
 			}
 			for i := range msgs {

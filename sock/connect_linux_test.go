@@ -13,57 +13,46 @@ import (
 )
 
 func TestConnectTCP(t *testing.T) {
-	for name, on := range map[string]netip.AddrPort{"tcp4": sock.Loopback, "tcp6": sock.Loopback6} {
-		t.Run(name, func(t *testing.T) {
-			if name == "tcp6" {
-				needV6(t)
-			}
-			l := listen(t, on)
-			c := connect(t, l.LocalAddr())
-			waitPoll(t, c, out)
-			if err := c.Err(); err != nil {
-				t.Errorf("connected, but Err = %v", err)
-			}
-			if c.RemoteAddr() != l.LocalAddr() || c.LocalAddr().Addr() != on.Addr() {
-				t.Errorf("%v to %v", c.LocalAddr(), c.RemoteAddr())
-			}
-			// After an asynchronous connect, the first call of connect reports the result once more
-			// (connect(2)).
-			if err := c.Connect(l.LocalAddr()); err != nil {
-				wantError(t, err, "connect", c.Handle(), unix.EISCONN)
-			}
-			wantError(t, c.Connect(l.LocalAddr()), "connect", c.Handle(), unix.EISCONN)
-		})
-	}
+	onLoopback(t, func(t *testing.T, on netip.AddrPort) {
+		l := listen(t, on)
+		c := connect(t, l.LocalAddr())
+		waitPoll(t, c, out)
+		if err := c.Err(); err != nil {
+			t.Errorf("connected, but Err = %v", err)
+		}
+		if c.RemoteAddr() != l.LocalAddr() || c.LocalAddr().Addr() != on.Addr() {
+			t.Errorf("%v to %v", c.LocalAddr(), c.RemoteAddr())
+		}
+		// After an asynchronous connect, the first call of connect reports the result once more
+		// (connect(2)).
+		if err := c.Connect(l.LocalAddr()); err != nil {
+			wantError(t, err, "connect", c.Handle(), unix.EISCONN)
+		}
+		wantError(t, c.Connect(l.LocalAddr()), "connect", c.Handle(), unix.EISCONN)
+	})
 }
 
 func TestConnectRefused(t *testing.T) {
-	for name, on := range map[string]netip.AddrPort{"tcp4": sock.Loopback, "tcp6": sock.Loopback6} {
-		t.Run(name, func(t *testing.T) {
-			if name == "tcp6" {
-				needV6(t)
-			}
-			n := sock.NetworkOf(on, sock.TCP4, sock.TCP6)
-			nowhere := bound(t, n, on).LocalAddr()
-			c := bound(t, n, on)
-			if err := c.Connect(nowhere); err != sock.ErrWouldBlock {
-				t.Fatal(err)
-			}
-			waitPoll(t, c, broken)
-			if err := c.Err(); !qemu.Is(err, unix.ECONNREFUSED) || errors.Unwrap(err) != nil {
-				t.Errorf("Err = %v", err)
-			}
-			if err := c.Err(); err != nil {
-				t.Errorf("Err once more = %v", err)
-			}
-		})
-	}
+	onLoopback(t, func(t *testing.T, on netip.AddrPort) {
+		n := sock.NetworkOf(on, sock.TCP4, sock.TCP6)
+		nowhere := bound(t, n, on).LocalAddr()
+		c := bound(t, n, on)
+		if err := c.Connect(nowhere); err != sock.ErrWouldBlock {
+			t.Fatal(err)
+		}
+		waitPoll(t, c, broken)
+		if err := c.Err(); !qemu.Is(err, unix.ECONNREFUSED) || errors.Unwrap(err) != nil {
+			t.Errorf("Err = %v", err)
+		}
+		if err := c.Err(); err != nil {
+			t.Errorf("Err once more = %v", err)
+		}
+	})
 }
 
 func TestConnectFails(t *testing.T) {
 	needV6(t)
-	listening, err := sock.ListenUnix(abstract("connect"), sock.ListenOptions{})
-	closeLater(t, listening, err)
+	listenUnix(t, abstract("connect"), 0)
 	for _, c := range []struct {
 		name    string
 		network sock.Network
@@ -87,8 +76,7 @@ func TestConnectFails(t *testing.T) {
 		}, unix.EISCONN},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := sock.New(c.network)
-			closeLater(t, s, err)
+			s := newSocket(t, c.network)
 			wantError(t, c.connect(s), "connect", s.Handle(), c.cause)
 		})
 	}
@@ -96,15 +84,11 @@ func TestConnectFails(t *testing.T) {
 
 func TestConnectUnix(t *testing.T) {
 	for _, name := range []string{filepath.Join(t.TempDir(), "s"), abstract("full")} {
-		l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: 1})
-		closeLater(t, l, err)
-		dial := func() (*sock.Socket, error) {
-			s, err := sock.New(sock.Unix)
-			return closeLater(t, s, err), s.ConnectUnix(name)
-		}
+		l := listenUnix(t, name, 1)
 		var waits *sock.Socket
 		for connected := 0; ; connected++ { // until the backlog is full
-			if waits, err = dial(); err != nil {
+			waits = newSocket(t, sock.Unix)
+			if err := waits.ConnectUnix(name); err != nil {
 				if connected == 0 || err != sock.ErrWouldBlock {
 					t.Fatalf("after %d: %v", connected, err)
 				}
@@ -131,16 +115,12 @@ func TestConnectDatagram(t *testing.T) {
 			t.Fatalf("%v, to %v", err, s.RemoteAddr())
 		}
 		send(t, s, "to the peer")
-		if got := receive(t, peer, 64); got != "to the peer" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, peer, 64, "to the peer")
 		// Datagrams from other senders are not received.
 		if err := errors.Join(stranger.SendTo([]byte("stranger"), s.LocalAddr()), peer.SendTo([]byte("peer"), s.LocalAddr())); err != nil {
 			t.Fatal(err)
 		}
-		if got := receive(t, s, 64); got != "peer" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, s, 64, "peer")
 	}
 	closedPeer := bound(t, sock.UDP4, sock.Loopback)
 	if err := s.Connect(closedPeer.LocalAddr()); err != nil {
@@ -165,7 +145,5 @@ func TestConnectUnixDatagram(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, ends[1], "datagram")
-	if got := receive(t, ends[0], 64); got != "datagram" {
-		t.Errorf("%q", got)
-	}
+	wantReceive(t, ends[0], 64, "datagram")
 }

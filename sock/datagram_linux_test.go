@@ -30,9 +30,7 @@ func TestRecvFrom(t *testing.T) {
 		for _, c := range []struct{ sent, want string }{
 			{"datagram", "datagram"}, {"", ""}, {"short", "short"}, {"too long for it", "too long"}, {"next", "next"},
 		} {
-			if err := a.SendTo([]byte(c.sent), b.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
+			sendTo(t, a, c.sent, b.LocalAddr())
 			waitPoll(t, b, in)
 			n, from, err := b.RecvFrom(buf)
 			if string(buf[:n]) != c.want || from != a.LocalAddr() || err != nil {
@@ -41,17 +39,13 @@ func TestRecvFrom(t *testing.T) {
 		}
 		// With an empty buffer, the whole datagram is lost.
 		for _, data := range []string{"lost", "kept"} {
-			if err := a.SendTo([]byte(data), b.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
+			sendTo(t, a, data, b.LocalAddr())
 		}
 		waitPoll(t, b, in)
 		if n, from, err := b.RecvFrom(nil); n != 0 || from != a.LocalAddr() || err != nil {
 			t.Errorf("into nothing: %d from %v, %v", n, from, err)
 		}
-		if got := receive(t, b, 8); got != "kept" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, b, 8, "kept")
 	})
 }
 
@@ -161,8 +155,7 @@ func TestDatagramWouldBlock(t *testing.T) {
 // A dual-stack socket returns and accepts IPv4-mapped addresses.
 func TestDualStackDatagrams(t *testing.T) {
 	needV6(t)
-	s, err := sock.New(sock.UDP6)
-	closeLater(t, s, err)
+	s := newSocket(t, sock.UDP6)
 	four := bound(t, sock.UDP4, sock.Loopback)
 	mapped := func(a netip.AddrPort) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())
@@ -170,9 +163,7 @@ func TestDualStackDatagrams(t *testing.T) {
 	if err := errors.Join(s.SetDualStack(true), s.Bind(mapped(sock.Loopback))); err != nil {
 		t.Fatal(err)
 	}
-	if err := four.SendTo([]byte("there"), netip.AddrPortFrom(sock.Loopback.Addr(), s.LocalAddr().Port())); err != nil {
-		t.Fatal(err)
-	}
+	sendTo(t, four, "there", netip.AddrPortFrom(sock.Loopback.Addr(), s.LocalAddr().Port()))
 	waitPoll(t, s, in)
 	_, from, err := s.RecvFrom(make([]byte, 8))
 	if from != mapped(four.LocalAddr()) || err != nil {

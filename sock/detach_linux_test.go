@@ -22,18 +22,14 @@ import (
 // dialPair returns both ends of a connection of package net.
 func dialPair(t *testing.T, network, address string) (client, server net.Conn) {
 	t.Helper()
-	l, err := net.Listen(network, address)
+	l := netListen(t, network, address)
+	defer l.Close()
+	client = netDial(t, l.Addr())
+	server, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	if client, err = net.Dial(network, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if server, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(); server.Close() })
+	t.Cleanup(func() { server.Close() })
 	return client, server
 }
 
@@ -61,8 +57,7 @@ func TestDetachConn(t *testing.T) {
 		if _, err := client.Write([]byte("unread")); err != nil {
 			t.Fatal(err)
 		}
-		s, err := sock.Detach(server, sock.RefuseBlocking)
-		closeLater(t, s, err)
+		s := detach(t, server, sock.RefuseBlocking)
 		checkFlags(t, s)
 		waitReadable(t, s, 6)
 		if got := receive(t, s, 64); got != "unread" {
@@ -96,8 +91,7 @@ func TestDetachPacketConn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer peer.Close()
-		s, err := sock.Detach(c, sock.RefuseBlocking)
-		closeLater(t, s, err)
+		s := detach(t, c, sock.RefuseBlocking)
 		for _, data := range []string{"datagram", "", "another"} {
 			if _, err := peer.Write([]byte(data)); err != nil {
 				t.Fatal(err)
@@ -116,18 +110,14 @@ func TestDetachListener(t *testing.T) {
 	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
-		l, err := net.Listen(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := netListen(t, network, address)
 		accepting := make(chan error)
 		go func() {
 			_, err := l.Accept()
 			accepting <- err
 		}()
 		at := l.Addr().String()
-		s, err := sock.Detach(l, sock.RefuseBlocking)
-		closeLater(t, s, err)
+		s := detach(t, l, sock.RefuseBlocking)
 		if err := <-accepting; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: Accept on the detached listener: %v", network, err)
 		}
@@ -151,18 +141,11 @@ func TestDup(t *testing.T) {
 	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
-		l, err := net.Listen(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := netListen(t, network, address)
 		s, err := sock.Dup(l, sock.RefuseBlocking)
 		closeLater(t, s, err)
 		for _, by := range []string{"the duplicate", "the duplicate", "the listener"} {
-			client, err := net.Dial(network, l.Addr().String())
-			if err != nil {
-				t.Fatalf("%s: %v", network, err)
-			}
-			defer client.Close()
+			client := netDial(t, l.Addr())
 			if by == "the listener" {
 				s.Close()
 				server, err := l.Accept()
@@ -200,8 +183,7 @@ func TestDetachDuringRead(t *testing.T) {
 	}()
 	client.Write([]byte("x"))
 	<-reading
-	s, err := sock.Detach(server, sock.RefuseBlocking)
-	closeLater(t, s, err)
+	s := detach(t, server, sock.RefuseBlocking)
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v", err)
 	}
@@ -317,8 +299,7 @@ func TestDetachCloseErrors(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	o.closed = errors.New("close failed")
-	s, err := sock.Detach(o, sock.RefuseBlocking)
-	closeLater(t, s, err)
+	s := detach(t, o, sock.RefuseBlocking)
 	wantEcho(t, s, client)
 }
 
@@ -332,13 +313,8 @@ func TestDetachedListenersAreTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sock.Detach(l, sock.RefuseBlocking)
-	closeLater(t, s, err)
-	peer, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
+	s := detach(t, l, sock.RefuseBlocking)
+	peer := netDial(t, l.Addr())
 	if _, err := peer.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,62 @@ func closeLater(t testing.TB, s *sock.Socket, err error) *sock.Socket {
 	return s
 }
 
+func newSocket(t testing.TB, n sock.Network) *sock.Socket {
+	t.Helper()
+	s, err := sock.New(n)
+	return closeLater(t, s, err)
+}
+
+func listenUnix(t testing.TB, name string, backlog int) *sock.Socket {
+	t.Helper()
+	l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: backlog})
+	return closeLater(t, l, err)
+}
+
+// netListen, netDial, attach and detach close what they return at the end of the test.
+func netListen(t testing.TB, network, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func netDial(t testing.TB, to net.Addr) net.Conn {
+	t.Helper()
+	c, err := net.Dial(to.Network(), to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func attach(t testing.TB, s *sock.Socket) net.Conn {
+	t.Helper()
+	c, err := sock.Attach(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func detach(t testing.TB, c any, m sock.Mode) *sock.Socket {
+	t.Helper()
+	s, err := sock.Detach(c, m)
+	return closeLater(t, s, err)
+}
+
+func sendTo(t testing.TB, s *sock.Socket, data string, to netip.AddrPort) {
+	t.Helper()
+	if err := s.SendTo([]byte(data), to); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func listen(t testing.TB, on netip.AddrPort) *sock.Socket {
 	t.Helper()
 	s, err := sock.ListenTCP(on, sock.ListenOptions{})
@@ -109,8 +165,7 @@ func listen(t testing.TB, on netip.AddrPort) *sock.Socket {
 // connect starts to connect a new socket.
 func connect(t testing.TB, to netip.AddrPort) *sock.Socket {
 	t.Helper()
-	s, err := sock.New(sock.NetworkOf(to, sock.TCP4, sock.TCP6))
-	closeLater(t, s, err)
+	s := newSocket(t, sock.NetworkOf(to, sock.TCP4, sock.TCP6))
 	if err := s.Connect(to); err != nil && err != sock.ErrWouldBlock {
 		t.Fatal(err)
 	}
@@ -126,8 +181,7 @@ func accept(t testing.TB, l *sock.Socket) *sock.Socket {
 
 func bound(t testing.TB, n sock.Network, to netip.AddrPort) *sock.Socket {
 	t.Helper()
-	s, err := sock.New(n)
-	closeLater(t, s, err)
+	s := newSocket(t, n)
 	if err := s.Bind(to); err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +214,14 @@ func receive(t testing.TB, s *sock.Socket, size int) string {
 		t.Fatalf("Recv = %d, %v", n, err)
 	}
 	return string(b[:n])
+}
+
+// wantReceive receives as receive does, and verifies what comes.
+func wantReceive(t testing.TB, s *sock.Socket, size int, want string) {
+	t.Helper()
+	if got := receive(t, s, size); got != want {
+		t.Errorf("received %q, want %q", got, want)
+	}
 }
 
 // waitReadable waits until n bytes can be received.

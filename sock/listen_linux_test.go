@@ -213,8 +213,7 @@ func TestListenUnix(t *testing.T) {
 	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	for _, name := range []string{path, abstract("listen")} {
-		l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: 2})
-		closeLater(t, l, err)
+		l := listenUnix(t, name, 2)
 		checkFlags(t, l)
 		if l.LocalPath() != name {
 			t.Errorf("at %q, not %q", l.LocalPath(), name)

@@ -35,8 +35,7 @@ func TestNew(t *testing.T) {
 		if c.network.String() != c.name {
 			t.Errorf("String = %q, want %q", c.network, c.name)
 		}
-		s, err := sock.New(c.network)
-		closeLater(t, s, err)
+		s := newSocket(t, c.network)
 		if d, typ := option(t, s, unix.SOL_SOCKET, unix.SO_DOMAIN), option(t, s, unix.SOL_SOCKET, unix.SO_TYPE); d != c.domain || typ != c.typ {
 			t.Errorf("%s is of domain %d, type %d", c.name, d, typ)
 		}
@@ -69,9 +68,7 @@ func TestUnixPair(t *testing.T) {
 		checkFlags(t, b)
 		for range 2 {
 			send(t, a, "ping")
-			if got := receive(t, b, 64); got != "ping" {
-				t.Errorf("%q", got)
-			}
+			wantReceive(t, b, 64, "ping")
 			a, b = b, a
 		}
 	}
@@ -84,9 +81,8 @@ func TestExhausted(t *testing.T) {
 	connect(t, l.LocalAddr())
 	waitPoll(t, l, in)
 	restore := exhaust(t, 1)
-	last, err := sock.New(sock.TCP4)
-	closeLater(t, last, err)
-	_, err = sock.New(sock.TCP4)
+	last := newSocket(t, sock.TCP4)
+	_, err := sock.New(sock.TCP4)
 	wantError(t, err, "socket", none, unix.EMFILE)
 	_, _, err2 := sock.UnixPair(false)
 	wantError(t, err2, "socketpair", none, unix.EMFILE)
@@ -147,9 +143,8 @@ func TestBind(t *testing.T) {
 		{"not ours", sock.TCP4, netip.MustParseAddrPort("192.0.2.1:0"), unix.EADDRNOTAVAIL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := sock.New(c.network)
-			closeLater(t, s, err)
-			err = s.Bind(c.to)
+			s := newSocket(t, c.network)
+			err := s.Bind(c.to)
 			if c.cause != nil {
 				wantError(t, err, "bind", s.Handle(), c.cause)
 				return
@@ -169,8 +164,7 @@ func TestUnknownZone(t *testing.T) {
 	}
 	needV6(t)
 	a := netip.MustParseAddrPort("[fe80::1%no-such-interface]:7")
-	s, err := sock.New(sock.UDP6)
-	closeLater(t, s, err)
+	s := newSocket(t, sock.UDP6)
 	for op, err := range map[string]error{"bind": s.Bind(a), "connect": s.Connect(a), "sendto": s.SendTo(nil, a)} {
 		wantError(t, err, op, s.Handle(), nil)
 		if err != nil && !strings.Contains(err.Error(), "no such network interface") {
@@ -193,12 +187,11 @@ func TestBindUnix(t *testing.T) {
 			{filepath.Join(dir, "none", "s"), unix.ENOENT},
 			{strings.Repeat("x", 108), unix.EINVAL},
 		} {
-			s, err := sock.New(n)
-			closeLater(t, s, err)
+			s := newSocket(t, n)
 			if got := s.LocalPath(); got != "" {
 				t.Errorf("%s: before Bind: %q", n, got)
 			}
-			err = s.BindUnix(c.name)
+			err := s.BindUnix(c.name)
 			if c.cause != nil {
 				wantError(t, err, "bind", s.Handle(), c.cause)
 				continue
@@ -221,8 +214,7 @@ func TestBindUnix(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s, err := sock.New(sock.Unix)
-	closeLater(t, s, err)
+	s := newSocket(t, sock.Unix)
 	if err := s.BindUnix(""); err != nil || !strings.HasPrefix(s.LocalPath(), "@") { // the system chooses an abstract name
 		t.Errorf("%q, %v", s.LocalPath(), err)
 	}

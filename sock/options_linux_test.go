@@ -31,8 +31,7 @@ func TestFlags(t *testing.T) {
 			return s.SetKeepAlive(net.KeepAliveConfig{Enable: on})
 		}, unix.SOL_SOCKET, unix.SO_KEEPALIVE, false},
 	} {
-		s, err := sock.New(c.network)
-		closeLater(t, s, err)
+		s := newSocket(t, c.network)
 		for _, on := range []bool{true, false, true, true} {
 			if err := c.set(s, on); err != nil || (option(t, s, c.level, c.option) != 0) != (on != c.inverted) {
 				t.Errorf("%s %v: %v, %d", c.name, on, err, option(t, s, c.level, c.option))
@@ -69,12 +68,10 @@ func TestOptionsUnsupported(t *testing.T) {
 			return s.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: math.MaxInt64})
 		}, unix.EINVAL},
 	} {
-		s, err := sock.New(c.network)
-		closeLater(t, s, err)
+		s := newSocket(t, c.network)
 		wantError(t, c.set(s), "setsockopt", s.Handle(), c.cause)
 	}
-	s, err := sock.New(sock.TCP6)
-	closeLater(t, s, err)
+	s := newSocket(t, sock.TCP6)
 	if err := s.Bind(sock.Loopback6); err == nil {
 		wantError(t, s.SetDualStack(true), "setsockopt", s.Handle(), unix.EINVAL) // fails after Bind
 	}
@@ -92,8 +89,7 @@ func TestKeepAlive(t *testing.T) {
 		{net.KeepAliveConfig{Enable: true, Idle: 1, Interval: 1001 * time.Millisecond, Count: 1}, 1, 2, 1}, // rounds up
 		{net.KeepAliveConfig{Idle: time.Second, Interval: time.Second, Count: 1}, system, system, system},
 	} {
-		s, err := sock.New(sock.TCP4)
-		closeLater(t, s, err)
+		s := newSocket(t, sock.TCP4)
 		names := []int{unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
 		for _, name := range names {
 			if err := unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_TCP, name, system); err != nil {
@@ -122,8 +118,7 @@ func TestKeepAlive(t *testing.T) {
 }
 
 func TestBuffers(t *testing.T) {
-	s, err := sock.New(sock.TCP4)
-	closeLater(t, s, err)
+	s := newSocket(t, sock.TCP4)
 	for _, n := range []int{64 << 10, 32 << 10} {
 		if err := s.SetReadBuffer(n); err != nil || option(t, s, unix.SOL_SOCKET, unix.SO_RCVBUF) != 2*n { // socket(7)
 			t.Errorf("%v, %d, want twice %d", err, option(t, s, unix.SOL_SOCKET, unix.SO_RCVBUF), n)

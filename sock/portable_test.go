@@ -113,6 +113,14 @@ func recvAll(t *testing.T, s *sock.Socket, size int) string {
 	return string(b)
 }
 
+// wantRecv verifies what is received.
+func wantRecv(t *testing.T, s *sock.Socket, want string) {
+	t.Helper()
+	if got := recvAll(t, s, len(want)); got != want {
+		t.Errorf("received %q, want %q", got, want)
+	}
+}
+
 // wantEOF verifies that the stream has ended.
 func wantEOF(t *testing.T, s *sock.Socket) {
 	t.Helper()
@@ -139,9 +147,7 @@ func TestPortableStream(t *testing.T) {
 		}
 		sendAll(t, c, "to the server")
 		sendAll(t, s, "to the client")
-		if got := recvAll(t, s, 13); got != "to the server" {
-			t.Errorf("the server got %q", got)
-		}
+		wantRecv(t, s, "to the server")
 		if got := recvAll(t, c, 13); got != "to the client" {
 			t.Errorf("the client got %q", got)
 		}
@@ -154,9 +160,7 @@ func TestPortableStream(t *testing.T) {
 		wantEOF(t, s)
 		wantEOF(t, s)
 		sendAll(t, s, "still open") // the other direction
-		if got := recvAll(t, c, 10); got != "still open" {
-			t.Errorf("%q", got)
-		}
+		wantRecv(t, c, "still open")
 		if n, err := c.Send([]byte("x")); n != 0 || err == nil || err == sock.ErrWouldBlock {
 			t.Errorf("Send after ShutWrite = %d, %v", n, err)
 		}
@@ -406,9 +410,7 @@ func TestPortableClosed(t *testing.T) {
 	}
 	defer client.Close()
 	sendAll(t, d, "again")
-	if got := recvAll(t, client, 5); got != "again" {
-		t.Errorf("%q", got)
-	}
+	wantRecv(t, client, "again")
 }
 
 func justErr(_ int, err error) error { return err }
@@ -478,9 +480,7 @@ func TestPortableUnix(t *testing.T) {
 	}
 	defer s.Close()
 	sendAll(t, c, "by path")
-	if got := recvAll(t, s, 7); got != "by path" {
-		t.Errorf("%q", got)
-	}
+	wantRecv(t, s, "by path")
 	c.Close()
 	wantEOF(t, s)
 }
@@ -496,9 +496,8 @@ func TestPortablePair(t *testing.T) {
 			}
 			sendAll(t, a, "there")
 			sendAll(t, b, "back")
-			if got := recvAll(t, b, 5) + recvAll(t, a, 4); got != "thereback" {
-				t.Errorf("%q", got)
-			}
+			wantRecv(t, b, "there")
+			wantRecv(t, a, "back")
 		})
 	}
 }
@@ -552,9 +551,7 @@ func TestPortableDetach(t *testing.T) {
 				t.Errorf("Recv without data = %v", err)
 			}
 			server.Write([]byte("to it"))
-			if got := recvAll(t, s, 5); got != "to it" {
-				t.Errorf("%q", got)
-			}
+			wantRecv(t, s, "to it")
 			sendAll(t, s, "from it")
 			b := make([]byte, 7)
 			if _, err := io.ReadFull(server, b); string(b) != "from it" {

@@ -32,9 +32,7 @@ func TestRecv(t *testing.T) {
 		if n, err := b.Recv(buf[:0]); n != 0 || err != nil { // does not consume anything
 			t.Errorf("into nothing: %d, %v", n, err)
 		}
-		if got := receive(t, b, 4); got != "0123" {
-			t.Errorf("%q", got)
-		}
+		wantReceive(t, b, 4, "0123")
 		n, err := b.Recv(buf)
 		if k.stream && (string(buf[:n]) != "456789" || err != nil) {
 			t.Errorf("what is left of the stream: %q, %v", buf[:n], err)
@@ -56,9 +54,7 @@ func TestRecvEmpty(t *testing.T) {
 		send(t, a, "y")
 		if k.stream {
 			waitReadable(t, b, 2)
-			if got := receive(t, b, 8); got != "xy" {
-				t.Errorf("%q", got)
-			}
+			wantReceive(t, b, 8, "xy")
 			a.Close()
 			for range 3 {
 				waitPoll(t, b, in)
@@ -69,9 +65,7 @@ func TestRecvEmpty(t *testing.T) {
 			return
 		}
 		for _, want := range []string{"x", "", "y"} {
-			if got := receive(t, b, 8); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
+			wantReceive(t, b, 8, want)
 		}
 	})
 }
@@ -214,9 +208,7 @@ func TestSendV(t *testing.T) {
 			if k.stream {
 				continue
 			}
-			if got := receive(t, b, 8); got != "" {
-				t.Errorf("%q", got)
-			}
+			wantReceive(t, b, 8, "")
 		}
 		if _, err := b.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
 			t.Errorf("then %v", err)
@@ -242,9 +234,7 @@ func TestShutdown(t *testing.T) {
 			}
 			if how == sock.ShutRead {
 				send(t, a, "after")
-				if got := receive(t, b, 8); got != "after" {
-					t.Errorf("%q", got)
-				}
+				wantReceive(t, b, 8, "after")
 				continue
 			}
 			_, err := a.Send(buf)
@@ -255,9 +245,7 @@ func TestShutdown(t *testing.T) {
 			}
 			if how == sock.ShutWrite {
 				send(t, b, "back")
-				if got := receive(t, a, 8); got != "back" {
-					t.Errorf("%q", got)
-				}
+				wantReceive(t, a, 8, "back")
 			}
 		}
 		a, _ := k.pair(t)
