@@ -77,6 +77,22 @@ func startAccept(t *testing.T, listener int, ov *cOverlapped) int {
 	return s
 }
 
+// wantAccepted waits for the end of an AcceptEx, whose socket must have the connection of a client's port.
+func wantAccepted(t *testing.T, p *completionPort, ov *cOverlapped, s, want int) {
+	t.Helper()
+	notes, entries := make([]notification, 4), make([]cEntry, 4)
+	for ov.Internal == pending {
+		n, err := p.Process(nil, notes, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.fill(&entries[0], notes[:n])
+	}
+	if peer, err := unix.Getpeername(s); err != nil || peer.(*unix.SockaddrInet4).Port != want {
+		t.Fatalf("AcceptEx has the connection of %+v, %v, want that of port %d", peer, err, want)
+	}
+}
+
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -111,16 +127,7 @@ func TestAcceptedOfClosedListener(t *testing.T) {
 		t.Errorf("%d entries", n)
 	}
 	want := dial(t, address).LocalAddr().(*net.TCPAddr).Port
-	for second.Internal == pending {
-		n, err := p.Process(nil, notes, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.fill(&entries[0], notes[:n])
-	}
-	if peer, err := unix.Getpeername(s); err != nil || peer.(*unix.SockaddrInet4).Port != want {
-		t.Fatalf("AcceptEx has the connection of %+v, %v, want that of port %d", peer, err, want)
-	}
+	wantAccepted(t, p, &second, s, want)
 	if first.Internal != 0 {
 		t.Errorf("the status of the first AcceptEx is %#x", first.Internal)
 	}
@@ -170,17 +177,7 @@ func TestEndAfterClose(t *testing.T) {
 		t.Error("closing the port has ended the operation of the other")
 	}
 	want := dial(t, address).LocalAddr().(*net.TCPAddr).Port
-	notes, entries := make([]notification, 4), make([]cEntry, 4)
-	for ov.Internal == pending {
-		n, err := other.Process(nil, notes, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other.fill(&entries[0], notes[:n])
-	}
-	if peer, err := unix.Getpeername(s); err != nil || peer.(*unix.SockaddrInet4).Port != want {
-		t.Errorf("AcceptEx has the connection of %+v, %v, want that of port %d", peer, err, want)
-	}
+	wantAccepted(t, other, &ov, s, want)
 }
 
 // Operations end while a port is closed, and their memory is used again for operations of another port, which stay.

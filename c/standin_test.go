@@ -14,6 +14,16 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
+func newAlert(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
 // On every backend a thread that finds nothing is told what to wait for, outside Go, and that becomes readable when there is
 // something.
 func TestWaitsOutside(t *testing.T) {
@@ -29,11 +39,7 @@ func TestWaitsOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { unix.Close(pair[0]); unix.Close(pair[1]) })
-			alert, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { unix.Close(alert) })
+			alert := newAlert(t)
 			var got _Ctype_uint32_t
 			var entry cEntry
 			const id, forever = 1 << 10, 1<<32 - 1
@@ -106,11 +112,7 @@ func TestWaitsOutsideForConnect(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { unix.Close(s) })
-			alert, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { unix.Close(alert) })
+			alert := newAlert(t)
 			reg := []registration{{Handle: uintptr(s), Key: key{completion: 7}, Filter: socknotify.EventOut, Op: socknotify.OpEnable,
 				Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot}}
 			if _, err := p.Process(reg, nil, 0); err != nil || reg[0].Result != nil {

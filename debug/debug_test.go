@@ -44,6 +44,14 @@ func newPort[K comparable](t testing.TB) *socknotify.Port[K] {
 	return p
 }
 
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // newUDP returns a socket that is always writable.
 func newUDP(t testing.TB) *sock.Socket {
 	t.Helper()
@@ -52,9 +60,7 @@ func newUDP(t testing.TB) *sock.Socket {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if err := s.Bind(sock.Loopback); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Bind(sock.Loopback))
 	return s
 }
 
@@ -331,17 +337,13 @@ func TestTrace(t *testing.T) {
 			if sse {
 				var some []debugdata.Event
 				if data, ok := strings.CutPrefix(line, "data: "); ok {
-					if err := json.Unmarshal([]byte(data), &some); err != nil {
-						t.Fatal(err)
-					}
+					must(t, json.Unmarshal([]byte(data), &some))
 				}
 				got = append(got, some...)
 				continue
 			}
 			var e debugdata.Event
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(line), &e))
 			got = append(got, e)
 		}
 		if len(got) != 2 {

@@ -245,9 +245,7 @@ func TestTunnels(t *testing.T) {
 		}
 		ends[2*i], ends[2*i+1] = near, far
 	}
-	if err := tunnels.Join(ends[1], ends[3]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tunnels.Join(ends[1], ends[3]))
 	io.WriteString(ends[0], "hello")
 	if _, err := io.ReadFull(ends[2], make([]byte, 5)); err != nil {
 		t.Fatal(err)

@@ -19,9 +19,7 @@ type acceptance struct {
 
 func (a *acceptance) start(t *testing.T, p *socknotify.Port[string], l *sock.Socket) {
 	t.Helper()
-	if err := Accept(p, l, "k", &a.into, &a.o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Accept(p, l, "k", &a.into, &a.o))
 	t.Cleanup(func() { a.into.Close() })
 }
 
@@ -68,9 +66,7 @@ func TestAcceptCanceled(t *testing.T) {
 			a[i].start(t, p, l)
 		}
 		for i := range a[:2] {
-			if err := Cancel(p, &a[i].o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, Cancel(p, &a[i].o))
 			completes(t, p, &a[i].o, 0, ErrCanceled)
 			if a[i].into.Handle() != ^uintptr(0) {
 				t.Error("the Socket of a canceled accept is open")
@@ -83,9 +79,7 @@ func TestAcceptCanceled(t *testing.T) {
 		a[0].has(t, c)
 
 		a[2].start(t, p, l)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Close())
 		completes(t, p, &a[2].o, 0, net.ErrClosed)
 	})
 }
@@ -95,9 +89,7 @@ func TestAcceptOrNotify(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], _ *backendtest.Hooked) {
 		l := porttest.Listener(t)
 		var a acceptance
-		if err := p.Accept(l, "k", 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Accept(l, "k", 1))
 		if err := Accept(p, l, "k", &a.into, &a.o); !errors.Is(err, socknotify.ErrInvalid) {
 			t.Errorf("a listener that is given to Accept of the port: %v", err)
 		}

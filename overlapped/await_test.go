@@ -39,17 +39,13 @@ func TestAwaitRefused(t *testing.T) {
 			}
 			filled += n
 		}
-		if err := Send(p, x, "k", b, &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Send(p, x, "k", b, &out))
 		if !refused {
 			t.Fatal("the kernel was not asked")
 		}
 		received := receiveAll(y, filled+len(b))
 		completes(t, p, &out, len(b), nil)
-		if err := <-received; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-received)
 		send(t, y)
 		completes(t, p, &in, 1, nil)
 	})
@@ -62,19 +58,13 @@ func TestSendResumesAfterItsTurn(t *testing.T) {
 		x, y := newTCP(t)
 		var o Op[string]
 		b := make([]byte, 4<<20)
-		if err := Send(p, x, "k", b[:1], &o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Send(p, x, "k", b[:1], &o))
 		completes(t, p, &o, 1, nil)
 		none(t, p) // what the kernel had to report it has
-		if err := Send(p, x, "k", b, &o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Send(p, x, "k", b, &o))
 		received := receiveAll(y, len(b)+1)
 		completes(t, p, &o, len(b), nil)
-		if err := <-received; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-received)
 	})
 }
 

@@ -31,9 +31,7 @@ func TestAwaitOfClosed(t *testing.T) {
 			}
 		}
 		b := make([]byte, 1<<20)
-		if err := Send(p, x, "k", b, &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Send(p, x, "k", b, &out))
 		if h.Before != nil {
 			t.Fatal("the kernel was not asked")
 		}

@@ -159,11 +159,14 @@ func TestHelperPutsOffNotifications(t *testing.T) {
 						}
 						drain(t, x)
 
+						found := func() { // by the helper
+							porttest.Do(t, p, enable)
+							h.want(t, socknotify.EventNone)
+							send(t, y)
+							h.polled(t)
+						}
 						// It is disabled before it is notified.
-						porttest.Do(t, p, enable)
-						h.want(t, socknotify.EventNone)
-						send(t, y)
-						h.polled(t)
+						found()
 						porttest.Do(t, p, disable)
 						h.want(t, socknotify.EventNone)
 						send(t, y)
@@ -177,10 +180,7 @@ func TestHelperPutsOffNotifications(t *testing.T) {
 						drain(t, x)
 
 						// It is removed before it is notified.
-						porttest.Do(t, p, enable)
-						h.want(t, socknotify.EventNone)
-						send(t, y)
-						h.polled(t)
+						found()
 						porttest.Do(t, p, remove)
 						h.want(t, socknotify.EventRemove)
 						h.want(t, socknotify.EventNone)
@@ -195,9 +195,7 @@ func TestHelperAcceptsNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], _ *backendtest.Hooked) {
 		h := newHelped(t, p)
 		l := porttest.Listener(t)
-		if err := p.Accept(l, "k", 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Accept(l, "k", 1))
 		porttest.Client(t, l)
 		h.polled(t)
 		for {
@@ -514,9 +512,7 @@ func TestCloseBesideHelper(t *testing.T) {
 				})
 			}
 			await.UpTo(200 * time.Microsecond)
-			if err := p.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Close())
 			for i := range bufs {
 				bufs[i][0]++
 			}

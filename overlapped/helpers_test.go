@@ -30,6 +30,14 @@ type fataler interface {
 	Fatal(args ...any)
 }
 
+// must ends the test if there is an error.
+func must(tb fataler, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // newPort returns a port on an open backend. Its helper stays away, unless the test changes that,
 // because most tests carry out operations at moments of their own.
 func newPort[K comparable](tb fataler, poller backend.Poller, name string) *socknotify.Port[K] {

@@ -12,6 +12,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -32,9 +33,7 @@ func completes[K comparable](t *testing.T, p *socknotify.Port[K], o *Op[K], byte
 
 func recv(t *testing.T, p *socknotify.Port[string], s *sock.Socket, b []byte, o *Op[string]) {
 	t.Helper()
-	if err := Recv(p, s, "k", b, o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Recv(p, s, "k", b, o))
 }
 
 func TestReportHeldAcrossStart(t *testing.T) {
@@ -103,20 +102,14 @@ func TestReportHeldAcrossSockClose(t *testing.T) {
 // What has waited for a connect that is canceled goes on, though the report said nothing of it.
 func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
-		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		l := porttest.Listener(t)
 		c, err := sock.New(sock.TCP4)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		var connect, o Op[string]
-		if err := Connect(p, c, "k", l.LocalAddr(), &connect); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Connect(p, c, "k", l.LocalAddr(), &connect))
 		recv(t, p, c, make([]byte, 1), &o)
 		var s *sock.Socket
 		eventually(t, "the connection", func() bool { s, err = l.Accept(); return err == nil })
@@ -153,9 +146,7 @@ func TestRefusedOperations(t *testing.T) {
 			}
 		}
 		h.Refuse = refuseAll
-		if err := Send(p, x, "k", b, &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Send(p, x, "k", b, &out))
 		none(t, p)
 		h.Refuse = nil
 		drain(t, y)
@@ -182,9 +173,7 @@ func TestFilesKeepNoPort(t *testing.T) {
 		}
 		dropped = weak.Make(p)
 		for i := range ops {
-			if err := ReadAt(p, f, "k", bufs[i][:], 0, &ops[i]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ReadAt(p, f, "k", bufs[i][:], 0, &ops[i]))
 		}
 	}()
 	eventually(t, "the port is collected", func() bool { runtime.GC(); return dropped.Value() == nil })

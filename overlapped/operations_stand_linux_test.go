@@ -22,15 +22,11 @@ func TestOperationUnderStandingError(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if err := s.Bind(sock.Loopback); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Bind(sock.Loopback))
 			socks[i] = s
 		}
 		s, peer := socks[0], socks[1]
-		if err := unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_IP, unix.IP_RECVERR, 1))
 		if err := s.SendTo(make([]byte, 0xffff-10), peer.LocalAddr()); err == nil {
 			t.Fatal("a datagram with more than there is room for is sent")
 		}
@@ -51,9 +47,7 @@ func TestOperationUnderStandingError(t *testing.T) {
 		if reports == 0 || reports > calls/10 {
 			t.Errorf("%d calls had %d reports of what stands", calls, reports)
 		}
-		if err := peer.SendTo([]byte("x"), s.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, peer.SendTo([]byte("x"), s.LocalAddr()))
 		completes(t, p, &o, 1, nil)
 	})
 }

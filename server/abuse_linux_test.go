@@ -61,17 +61,13 @@ func TestOutOfDescriptors(t *testing.T) {
 func exhaust(t *testing.T) (restore func()) {
 	t.Helper()
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0) // the lowest that is free
 	if err != nil {
 		t.Fatal(err)
 	}
 	unix.Close(fd)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(fd), Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(fd), Max: was.Max}))
 	return sync.OnceFunc(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
 }
 

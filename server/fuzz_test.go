@@ -145,9 +145,7 @@ func FuzzHijack(f *testing.F) {
 		if err != nil {
 			t.Fatalf("after %d bytes: %v", len(got), err)
 		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-sent)
 		plain := make([]byte, 0, len(script))
 		for len(got) > 0 {
 			plain = append(plain, got[0])

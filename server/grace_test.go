@@ -60,9 +60,7 @@ func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func()
 func handshake(t *testing.T, c net.Conn) {
 	t.Helper()
 	if c, ok := c.(*tls.Conn); ok {
-		if err := c.Handshake(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Handshake())
 	}
 }
 

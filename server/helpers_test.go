@@ -189,6 +189,14 @@ func hijack(c conn, f func(nc net.Conn)) error {
 	return err
 }
 
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 func wait(t testing.TB, cond func() bool) {
 	t.Helper()
 	await.Until(t, "a condition", cond)

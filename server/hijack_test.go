@@ -165,9 +165,7 @@ func TestHijackedAndClosed(t *testing.T) {
 		}}
 		s := &srv{Handler: h, Backend: backend}
 		c := dial(t, start(t, s))
-		if err := <-hijacked; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-hijacked)
 		s.Close()
 		if err := <-got; !errors.Is(err, net.ErrClosed) && err != io.EOF {
 			t.Errorf("Read = %v", err)

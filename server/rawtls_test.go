@@ -58,9 +58,7 @@ func dialRawTLS(t testing.TB, addr string, config *tls.Config) *rawTLS {
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(1) // or there would be no tickets
 	c := dial(t, addr)
 	tc := tls.Client(&recordwise{Conn: c}, config)
-	if err := tc.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tc.Handshake())
 	r := &rawTLS{Conn: c, t: t}
 	secrets := map[string][]byte{}
 	for line := range strings.Lines(log.String()) {

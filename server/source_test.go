@@ -63,9 +63,7 @@ func expectStream(t testing.TB, c net.Conn, id uint64, size int) {
 func fileWith(t testing.TB, id uint64, size int) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, stream(id, 0, size), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, stream(id, 0, size), 0o600))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -186,9 +186,7 @@ func TestStatsEvictedHandshakes(t *testing.T) {
 	waits.Write(hello)
 	waits.Read(make([]byte, 1)) // it waits for the client's second message
 	c := dialTLS(t, addr, client)
-	if err := c.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Handshake())
 	wait(t, func() bool { st := s.Stats(); return st.EvictedHandshakes == 1 && st.Rejected == 0 })
 }
 

@@ -93,12 +93,8 @@ func callsOf(t *testing.T, role string, conns, active, rounds int) systemCalls {
 		stop(t, server)
 		exchange(t, all[:active], b, func() error { return server.Signal(unix.SIGCONT) })
 	}
-	if err := server.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Signal(os.Interrupt))
+	must(t, cmd.Wait())
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)
@@ -130,9 +126,7 @@ func exchange(t *testing.T, conns []net.Conn, b []byte, resume func() error) {
 			t.Fatal(err)
 		}
 	}
-	if err := resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, resume())
 	for _, c := range conns {
 		if _, err := io.ReadFull(c, b); err != nil {
 			t.Fatal(err)
@@ -159,9 +153,7 @@ func childOf(t *testing.T, parent int) *os.Process {
 
 // stop stops every thread of a process.
 func stop(t *testing.T, p *os.Process) {
-	if err := p.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Signal(unix.SIGSTOP))
 	await.Until(t, "the server stops", func() bool {
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
 		if err != nil || len(tasks) == 0 {

@@ -230,9 +230,7 @@ func TestTLSMalformed(t *testing.T) {
 				})
 				t.Run("handshaken/"+name, func(t *testing.T) {
 					compare(t, config, func(t *testing.T, c net.Conn) {
-						if err := tls.Client(&recordwise{Conn: c}, client).Handshake(); err != nil {
-							t.Fatal(err)
-						}
+						must(t, tls.Client(&recordwise{Conn: c}, client).Handshake())
 					}, text, true)
 				})
 			}

@@ -56,9 +56,7 @@ func serveTLS(t testing.TB, s *srv) (addr string) {
 func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
 	t.Helper()
 	c := tls.Client(dial(t, addr), config)
-	if err := c.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Handshake())
 	return c
 }
 

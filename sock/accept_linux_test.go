@@ -81,13 +81,9 @@ func TestAcceptInto(t *testing.T) {
 			}
 			send(t, dial(), data)
 			waitPoll(t, l, in)
-			if err := l.AcceptInto(&s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.AcceptInto(&s))
 			wantReceive(t, &s, 64, data)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close())
 		}
 	})
 }
@@ -130,9 +126,7 @@ func TestAcceptAborted(t *testing.T) {
 		c := connect(t, l.LocalAddr())
 		waitPoll(t, c, out)
 		waitPoll(t, l, in)
-		if err := c.SetLinger(0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetLinger(0))
 		c.Close()
 	}
 	good := connect(t, l.LocalAddr())

@@ -129,9 +129,7 @@ func TestSendBatchAddresses(t *testing.T) {
 		n := sock.NetworkOf(a.LocalAddr(), sock.UDP4, sock.UDP6)
 		home := netip.AddrPortFrom(a.LocalAddr().Addr(), 0)
 		peer, other := b, bound(t, n, home)
-		if err := a.Connect(peer.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Connect(peer.LocalAddr()))
 		msgs := messages(5, netip.AddrPort{})
 		msgs[1].Addr, msgs[3].Addr, msgs[4].Addr = other.LocalAddr(), peer.LocalAddr(), other.LocalAddr()
 		// Repeat the call, because state of the first call must not affect the second.

@@ -68,9 +68,7 @@ func closedSockets(t *testing.T) map[string]*sock.Socket {
 	zero, shut := new(sock.Socket), listen(t, sock.Loopback)
 	pair, _ := unixPair(t, false)
 	for _, s := range []*sock.Socket{shut, pair} {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 	}
 	return map[string]*sock.Socket{"zero": zero, "listener": shut, "pair": pair}
 }
@@ -110,9 +108,7 @@ func TestCloseDuringCall(t *testing.T) {
 	if !ok {
 		t.Fatal("the socket is closed")
 	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Close())
 	for name, c := range calls {
 		if err := c.call(a); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %v", name, err)

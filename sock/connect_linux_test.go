@@ -69,9 +69,7 @@ func TestConnectFails(t *testing.T) {
 		{"address to a Unix socket", sock.Unix, func(s *sock.Socket) error { return s.Connect(sock.Loopback) }, unix.EINVAL},
 		{"a path too long", sock.Unix, func(s *sock.Socket) error { return s.ConnectUnix(string(make([]byte, 200))) }, unix.EINVAL},
 		{"a listener", sock.TCP4, func(s *sock.Socket) error {
-			if err := errors.Join(s.Bind(sock.Loopback), s.Listen(1)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(s.Bind(sock.Loopback), s.Listen(1)))
 			return s.Connect(s.LocalAddr())
 		}, unix.EISCONN},
 	} {
@@ -123,9 +121,7 @@ func TestConnectDatagram(t *testing.T) {
 		wantReceive(t, s, 64, "peer")
 	}
 	closedPeer := bound(t, sock.UDP4, sock.Loopback)
-	if err := s.Connect(closedPeer.LocalAddr()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Connect(closedPeer.LocalAddr()))
 	closedPeer.Close()
 	send(t, s, "anybody?")
 	waitPoll(t, s, broken)
@@ -141,9 +137,7 @@ func TestConnectUnixDatagram(t *testing.T) {
 		s, err := sock.New(sock.UnixDatagram)
 		ends[i] = closeLater(t, s, err)
 	}
-	if err := errors.Join(ends[0].BindUnix(name), ends[1].ConnectUnix(name)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(ends[0].BindUnix(name), ends[1].ConnectUnix(name)))
 	send(t, ends[1], "datagram")
 	wantReceive(t, ends[0], 64, "datagram")
 }

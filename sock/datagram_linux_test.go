@@ -160,9 +160,7 @@ func TestDualStackDatagrams(t *testing.T) {
 	mapped := func(a netip.AddrPort) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())
 	}
-	if err := errors.Join(s.SetDualStack(true), s.Bind(mapped(sock.Loopback))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.SetDualStack(true), s.Bind(mapped(sock.Loopback))))
 	sendTo(t, four, "there", netip.AddrPortFrom(sock.Loopback.Addr(), s.LocalAddr().Port()))
 	waitPoll(t, s, in)
 	_, from, err := s.RecvFrom(make([]byte, 8))

@@ -152,9 +152,7 @@ func sendOne(t *testing.T, peer, s *sock.Socket) {
 
 func shutPeer(t *testing.T, peer, s *sock.Socket) {
 	t.Helper()
-	if err := peer.Shutdown(sock.ShutWrite); err != nil {
-		t.Fatal(err)
-	}
+	must(t, peer.Shutdown(sock.ShutWrite))
 	waitPoll(t, s, ended)
 }
 

@@ -21,9 +21,7 @@ func FuzzRecvBatch(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Cleanup(func() { from[i].Close() })
-		if err := from[i].Bind(sock.Loopback); err != nil {
-			f.Fatal(err)
-		}
+		must(f, from[i].Bind(sock.Loopback))
 	}
 	f.Fuzz(func(t *testing.T, sizes, rooms []byte) {
 		to, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})

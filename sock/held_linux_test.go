@@ -23,9 +23,7 @@ func TestHeld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Close())
 		if _, err := a.Hold(); err == nil {
 			t.Error("Hold after Close succeeded")
 		}

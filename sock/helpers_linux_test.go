@@ -49,13 +49,9 @@ func exhaust(t *testing.T, spare int) (restore func()) {
 		unix.Close(fd)
 	}
 	var was unix.Rlimit
-	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &was); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &was))
 	now := unix.Rlimit{Cur: uint64(free[spare]), Max: was.Max}
-	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &now, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &now, nil))
 	restore = func() { unix.Prlimit(0, unix.RLIMIT_NOFILE, &was, nil) }
 	t.Cleanup(restore)
 	return restore
@@ -151,9 +147,7 @@ func detach(t testing.TB, c any, m sock.Mode) *sock.Socket {
 
 func sendTo(t testing.TB, s *sock.Socket, data string, to netip.AddrPort) {
 	t.Helper()
-	if err := s.SendTo([]byte(data), to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SendTo([]byte(data), to))
 }
 
 func listen(t testing.TB, on netip.AddrPort) *sock.Socket {
@@ -182,9 +176,7 @@ func accept(t testing.TB, l *sock.Socket) *sock.Socket {
 func bound(t testing.TB, n sock.Network, to netip.AddrPort) *sock.Socket {
 	t.Helper()
 	s := newSocket(t, n)
-	if err := s.Bind(to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Bind(to))
 	return s
 }
 

@@ -92,9 +92,7 @@ func TestKeepAlive(t *testing.T) {
 		s := newSocket(t, sock.TCP4)
 		names := []int{unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
 		for _, name := range names {
-			if err := unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_TCP, name, system); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_TCP, name, system))
 		}
 		if err := s.SetKeepAlive(c.config); err != nil {
 			t.Errorf("%+v: %v", c.config, err)
@@ -151,9 +149,7 @@ func TestLinger(t *testing.T) {
 					t.Fatalf("SetLinger(%d) = %v", n, err)
 				}
 			}
-			if err := a.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Close())
 			waitPoll(t, b, ended)
 			_, err := b.Recv(make([]byte, 1))
 			if c.reset {

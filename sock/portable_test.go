@@ -22,6 +22,14 @@ import (
 
 // The tests in this file run on every system and use package sock alone. They have no poller and repeat calls instead.
 
+// must ends the test if there is an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // retry repeats f until it returns something else than ErrWouldBlock.
 func retry(t *testing.T, f func() error) error {
 	t.Helper()
@@ -81,9 +89,7 @@ func connectPair(t *testing.T, l *sock.Socket) (client, server *sock.Socket) {
 		t.Fatal(err)
 	}
 	server = new(sock.Socket)
-	if err := retry(t, func() error { return l.AcceptInto(server) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, retry(t, func() error { return l.AcceptInto(server) }))
 	return client, mustMake(t, server, nil)
 }
 
@@ -154,9 +160,7 @@ func TestPortableStream(t *testing.T) {
 		if err := c.Err(); err != nil {
 			t.Errorf("Err = %v", err)
 		}
-		if err := c.Shutdown(sock.ShutWrite); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Shutdown(sock.ShutWrite))
 		wantEOF(t, s)
 		wantEOF(t, s)
 		sendAll(t, s, "still open") // the other direction
@@ -212,9 +216,7 @@ func TestPortableFull(t *testing.T) {
 func TestPortableRefused(t *testing.T) {
 	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
 		reserved := mustNew(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
-		if err := reserved.Bind(a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, reserved.Bind(a))
 		c := mustNew(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
 		at := reserved.LocalAddr()
 		if runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly" {
@@ -237,12 +239,8 @@ func TestPortableRefused(t *testing.T) {
 
 func TestPortableReset(t *testing.T) {
 	c, s := connectPair(t, listenOn(t, sock.Loopback))
-	if err := c.SetLinger(0); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetLinger(0))
+	must(t, c.Close())
 	err := retry(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
 	// Wine reports a reset as the end of the stream.
 	if err == nil || err == io.EOF && runtime.GOOS != "windows" {
@@ -263,9 +261,7 @@ func TestPortableDatagrams(t *testing.T) {
 	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
 		x, y := mustNew(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6)), mustNew(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
 		for _, s := range []*sock.Socket{x, y} {
-			if err := s.Bind(a); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Bind(a))
 		}
 		b := make([]byte, 100)
 		if _, _, err := y.RecvFrom(b); err != sock.ErrWouldBlock {
@@ -282,9 +278,7 @@ func TestPortableDatagrams(t *testing.T) {
 		}
 		send := func(data string) {
 			t.Helper()
-			if err := retry(t, func() error { return x.SendTo([]byte(data), y.LocalAddr()) }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, retry(t, func() error { return x.SendTo([]byte(data), y.LocalAddr()) }))
 		}
 		for _, data := range []string{"one", "", "three"} {
 			send(data)
@@ -297,9 +291,7 @@ func TestPortableDatagrams(t *testing.T) {
 
 		// The port is closed. An unconnected socket does not receive an error.
 		gone := mustNew(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
-		if err := gone.Bind(a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, gone.Bind(a))
 		to := gone.LocalAddr()
 		gone.Close()
 		if err := x.SendTo([]byte("x"), to); err != nil {
@@ -311,9 +303,7 @@ func TestPortableDatagrams(t *testing.T) {
 			t.Errorf("RecvFrom = %v", err)
 		}
 
-		if err := x.Connect(y.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.Connect(y.LocalAddr()))
 		if n, err := x.SendV([][]byte{[]byte("in "), []byte("parts")}); n != 8 || err != nil {
 			t.Errorf("SendV = %d, %v", n, err)
 		}
@@ -344,9 +334,7 @@ func TestPortableDatagrams(t *testing.T) {
 func TestPortableSendFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	data := strings.Repeat("0123456789", 20_000)
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data), 0o600))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -380,9 +368,7 @@ func TestPortableClosed(t *testing.T) {
 	l := listenOn(t, sock.Loopback)
 	c, _ := connectPair(t, l)
 	h := c.Handle()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close())
 	if c.Handle() != ^uintptr(0) || c.Handle() == h {
 		t.Error("the closed Socket has a handle")
 	}
@@ -400,14 +386,10 @@ func TestPortableClosed(t *testing.T) {
 		}
 	}
 	client, _ := connectPair(t, l) // a closed Socket can be reused
-	if err := client.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Close())
 	d := mustNew(t, sock.TCP4)
 	d.Connect(l.LocalAddr())
-	if err := retry(t, func() error { return l.AcceptInto(client) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, retry(t, func() error { return l.AcceptInto(client) }))
 	defer client.Close()
 	sendAll(t, d, "again")
 	wantRecv(t, client, "again")
@@ -471,9 +453,7 @@ func TestPortableUnix(t *testing.T) {
 		t.Errorf("LocalPath = %q", got)
 	}
 	c := mustNew(t, sock.Unix)
-	if err := retry(t, func() error { return c.ConnectUnix(path) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, retry(t, func() error { return c.ConnectUnix(path) }))
 	var s *sock.Socket
 	if err := retry(t, func() (err error) { s, err = l.Accept(); return err }); err != nil {
 		t.Fatal(err)
@@ -533,9 +513,7 @@ func TestPortableDetach(t *testing.T) {
 					read <- err
 				}()
 				server.Write([]byte("1"))
-				if err := <-read; err != nil {
-					t.Fatal(err)
-				}
+				must(t, <-read)
 			}
 			s, err := sock.Detach(client, sock.MakeNonblocking)
 			s = mustMake(t, s, err)

@@ -15,9 +15,7 @@ import (
 func fileOf(t *testing.T, data string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data), 0o600))
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +104,7 @@ func TestSendFileFails(t *testing.T) {
 		if _, err := b.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
 			t.Errorf("the peer has received %v", err)
 		}
-		if err := a.Shutdown(sock.ShutWrite); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Shutdown(sock.ShutWrite))
 		_, err := a.SendFile(fileOf(t, "data"), 0, 4)
 		wantError(t, err, "sendfile", a.Handle(), unix.EPIPE)
 	})

@@ -107,9 +107,7 @@ func TestSendNoSignal(t *testing.T) {
 	defer signal.Stop(signals)
 	forEachStream(t, func(t *testing.T, k kind) {
 		a, _ := k.pair(t)
-		if err := a.Shutdown(sock.ShutWrite); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Shutdown(sock.ShutWrite))
 		_, err := a.Send([]byte("x"))
 		_, err2 := a.SendV([][]byte{{'x'}})
 		_, err3 := a.SendBatch([]sock.Message{{Buf: []byte("x")}})
@@ -123,9 +121,7 @@ func TestSendNoSignal(t *testing.T) {
 			t.Error("SendTo succeeded")
 		}
 		// If two signals are pending, Go delivers the one with the lower number first.
-		if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
 		if got := <-signals; got != unix.SIGWINCH {
 			t.Errorf("%v", got)
 			<-signals
@@ -142,9 +138,7 @@ func TestMaxIO(t *testing.T) {
 		"SendV of two, one is it": func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b[:maxIO], b[maxIO:]}) },
 	} {
 		a, b := unixPair(t, false)
-		if err := a.SetWriteBuffer(1 << 20); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.SetWriteBuffer(1<<20))
 		data := keystream(1, 0, 380<<10) // fits into the system's default buffers
 		sent, err := call(a, data)
 		if sent != maxIO || err != nil {
@@ -221,9 +215,7 @@ func TestShutdown(t *testing.T) {
 		for _, how := range []sock.How{sock.ShutRead, sock.ShutWrite, sock.ShutBoth} {
 			a, b := k.pair(t)
 			send(t, a, "before")
-			if err := a.Shutdown(how); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Shutdown(how))
 			buf := make([]byte, 8)
 			waitReadable(t, b, 6)
 			if got := receive(t, b, 8); got != "before" {

@@ -30,9 +30,7 @@ func TestTransfer(t *testing.T) {
 	const size = 3 << 20
 	data := keystream(7, 0, size)
 	path := filepath.Join(t.TempDir(), "data")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, data, 0o600))
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -59,9 +57,7 @@ func TestTransfer(t *testing.T) {
 
 func transfer(t *testing.T, k kind, data []byte, send func(s *sock.Socket, at int) (int, error)) {
 	a, b := k.pair(t)
-	if err := a.SetWriteBuffer(64 << 10); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.SetWriteBuffer(64<<10))
 	buf := make([]byte, 100_000)
 	blocked, parts := 0, 0
 	for sent, received := 0, 0; received < len(data); {

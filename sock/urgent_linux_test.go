@@ -35,9 +35,7 @@ func waitArrival(t *testing.T, s *sock.Socket, f func()) {
 // urgent sends an urgent byte. It is not part of the stream, and receives stop at it.
 func urgent(t *testing.T, peer, s *sock.Socket) {
 	t.Helper()
-	if err := unix.Send(int(peer.Handle()), []byte("!"), unix.MSG_OOB); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Send(int(peer.Handle()), []byte("!"), unix.MSG_OOB))
 	waitPoll(t, s, unix.POLLPRI)
 }
 
