@@ -84,14 +84,19 @@ func serve(t testing.TB, options ...debug.Option) (page *debug.Handler, url stri
 	return page, server.URL + "/some/where/"
 }
 
+// open makes a request. The body is closed at the end of the test.
+func open(t testing.TB, url string) *http.Response {
+	t.Helper()
+	resp, err := http.Get(url)
+	must(t, err)
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
 // get requests a view and verifies the status of the answer.
 func get[V any](t testing.TB, url string, status int) (v V) {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp := open(t, url)
 	if resp.StatusCode != status || resp.Header.Get("Content-Type") != "application/json" {
 		b, _ := io.ReadAll(resp.Body)
 		t.Fatalf("%s: %s, %s; want %d: %s", url, resp.Status, resp.Header.Get("Content-Type"), status, b)
@@ -367,23 +372,19 @@ func TestTrace(t *testing.T) {
 func TestTraceEndsWithPort(t *testing.T) {
 	p := newPort[int](t)
 	_, url := serve(t, debug.Port("p", p))
-	var open []io.ReadCloser
+	var bodies []io.ReadCloser
 	for range 16 {
-		resp, err := http.Get(url + "trace")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
+		resp := open(t, url+"trace")
 		if resp.StatusCode != 200 {
 			t.Fatal(resp.Status)
 		}
-		open = append(open, resp.Body)
+		bodies = append(bodies, resp.Body)
 	}
 	if f := get[debugdata.Failure](t, url+"trace", 503); !strings.Contains(f.Error, "16") {
 		t.Error(f.Error)
 	}
 	p.Close()
-	for _, body := range open {
+	for _, body := range bodies {
 		if _, err := io.Copy(io.Discard, body); err != nil {
 			t.Error(err)
 		}
@@ -570,15 +571,8 @@ func TestAccessByProxy(t *testing.T) {
 func TestTraceKinds(t *testing.T) {
 	_, url := serve(t, debug.Port("p", newPort[int](t)))
 	said := get[debugdata.Failure](t, url+"trace?kind=x", 400).Error
-	page, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Body.Close()
-	text, err := io.ReadAll(page.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, err := io.ReadAll(open(t, url).Body)
+	must(t, err)
 	kinds := 0
 	for k := debug.TraceKind(0); k.String() != strconv.Itoa(int(k)); k++ {
 		if !strings.Contains(said, k.String()) || !strings.Contains(string(text), "<option>"+k.String()+"</option>") {

@@ -172,11 +172,7 @@ func TestHistoryAfterMax(t *testing.T) {
 func TestTraceOfSocketZero(t *testing.T) {
 	p := newPort[int](t)
 	_, url := serve(t, debug.Port("p", p))
-	resp, err := http.Get(url + "trace?socket=0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp := open(t, url+"trace?socket=0")
 	var s *sock.Socket
 	for s = newUDP(t); s.Handle() == 0; s = newUDP(t) {
 	}

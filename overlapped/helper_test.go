@@ -355,14 +355,10 @@ func TestHelperEnds(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			for _, b := range backendtest.List(t) {
 				t.Run(b.Name, func(t *testing.T) {
-					poller, err := b.Open()
-					if err != nil {
-						t.Fatal(err)
-					}
-					p := newPort[string](t, poller, b.Name)
+					p := openPort[string](t, b)
 					helpAtOnce(p)
 					x, y := newPair(t)
-					o := new(Op[string])
+					o, err := new(Op[string]), error(nil)
 					recv(t, p, x, make([]byte, 1), o)
 					eventually(t, "the helper leads", leading)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -494,11 +490,7 @@ func TestHelperStress(t *testing.T) {
 func TestCloseBesideHelper(t *testing.T) {
 	for range long.Or(200, 20) {
 		for _, b := range backendtest.List(t) {
-			poller, err := b.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := newPort[string](t, poller, b.Name)
+			p := openPort[string](t, b)
 			port.Of(p).Core.HelpAfter = atOnce
 			var ops [4]Op[string]
 			var bufs [4][1]byte

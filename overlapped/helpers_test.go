@@ -7,6 +7,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/system"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
@@ -48,6 +49,14 @@ func newPort[K comparable](tb fataler, poller backend.Poller, name string) *sock
 	}
 	port.Of(p).Core.HelpAfter = time.Hour
 	return p
+}
+
+// openPort returns a port on a backend.
+func openPort[K comparable](t *testing.T, b system.Backend) *socknotify.Port[K] {
+	t.Helper()
+	poller, err := b.Open()
+	must(t, err)
+	return newPort[K](t, poller, b.Name)
 }
 
 // onEach runs a test on every backend, with hooks to set.

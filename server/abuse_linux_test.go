@@ -140,12 +140,7 @@ func TestAbuse(t *testing.T) {
 		})
 		crowd := append(loris[1:slow-1:slow-1], never)
 		for range 30 { // what the limit leaves, and more
-			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			crowd = append(crowd, c)
-			t.Cleanup(func() { c.Close() })
+			crowd = append(crowd, dial(t, addr))
 		}
 		for range long.Or(300, 30) {
 			for _, c := range good {

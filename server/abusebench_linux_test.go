@@ -83,12 +83,7 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 func crowd(b *testing.B, ctx context.Context, bad *sync.WaitGroup, addr string) {
 	all := make([]net.Conn, lorises)
 	for i := range all {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { c.Close() })
-		all[i] = c
+		all[i] = dial(b, addr)
 	}
 	at := 0
 	often(ctx, bad, time.Millisecond, func() { // each of them every five seconds

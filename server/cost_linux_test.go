@@ -63,11 +63,7 @@ func TestRequestCosts(t *testing.T) {
 func testRequestCosts(t *testing.T, h Handler[*int]) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: h, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
-		c, err := net.Dial("tcp", servingOn(t, s).String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := dialTCP(t, servingOn(t, s).String())
 		c.SetDeadline(time.Now().Add(time.Minute))
 		request := requests(t, c)
 		request()
@@ -109,11 +105,7 @@ func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 				unix.Close(fd)
 			}
 		}()
-		first, err := net.Dial("tcp", addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
+		dialTCP(t, addr.String())
 		eventually(t, func() bool { return s.Stats().Conns == 1 })
 		to := &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
 		for len(clients) < n { // all of them first: a port's table is by number

@@ -262,7 +262,7 @@ func TestPacketWaitFailsForGood(t *testing.T) {
 					Workers: 2, Logger: log.logger(),
 					Handler: echoPackets,
 				}
-				server.FaultyPackets(s, 100*time.Millisecond, f.on(name))
+				server.FaultyPackets(s, 10*time.Millisecond, f.on(name))
 				pc := listenPacket(t)
 				c := dialPacket(t, pc.LocalAddr())
 				send(t, c, "hello")

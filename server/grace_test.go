@@ -41,11 +41,7 @@ func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func()
 				})
 				f(t, s, h, func() net.Conn {
 					serve()
-					c, err := net.Dial(network, l.Addr().String())
-					if err != nil {
-						t.Fatal(err)
-					}
-					t.Cleanup(func() { c.Close() })
+					c := dialOn(t, network, l.Addr().String())
 					if kind == "tls" {
 						return tls.Client(c, client)
 					}

@@ -323,13 +323,18 @@ func balanced(t testing.TB, any server.Handler[*state]) {
 
 func dial(t testing.TB, addr string) *net.TCPConn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
+	return dialOn(t, "tcp", addr).(*net.TCPConn)
+}
+
+func dialOn(t testing.TB, network, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(soon))
-	return c.(*net.TCPConn)
+	return c
 }
 
 // An extended is a connection whose deadline is extended with each call.

@@ -44,22 +44,12 @@ func TestConnectionOptions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := listenTCP(t)
 			if err := prepare(l); err != nil {
 				t.Fatal(err)
 			}
-			dial := func() {
-				peer, err := net.Dial("tcp", l.LocalAddr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { peer.Close() })
-			}
 			for range 3 {
-				dial() // into the backlog
+				dialTCP(t, l.LocalAddr().String()) // into the backlog
 			}
 			h := optioner{t: t, got: make(chan optionsOf, 8)}
 			s := &Server[*int]{
@@ -70,7 +60,7 @@ func TestConnectionOptions(t *testing.T) {
 			want := optionsOf{true, probes{1, 7, 3, 4}}
 			for i := range 6 {
 				if i >= 3 {
-					dial()
+					dialTCP(t, l.LocalAddr().String())
 				}
 				if got := <-h.got; got != want {
 					t.Errorf("connection %d has %+v; want %+v", i, got, want)
@@ -83,10 +73,7 @@ func TestConnectionOptions(t *testing.T) {
 // If connections inherit the listener's options, nothing is set. If one does not, everything is set, on it and on all
 // later connections.
 func TestListenerOptionsInherited(t *testing.T) {
-	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := listenTCP(t)
 	defer s.Close()
 	l := &listener{server: new(server), sock: s}
 	l.server.KeepAlive = new(Server[any]).keepAlive()
@@ -94,12 +81,9 @@ func TestListenerOptionsInherited(t *testing.T) {
 		t.Fatal("the listener's options were not set")
 	}
 	accepted := func() sock.Held {
-		peer, err := net.Dial("tcp", s.LocalAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { peer.Close() })
+		dialTCP(t, s.LocalAddr().String())
 		var c *sock.Socket
+		var err error
 		testawait.Until(t, "a connection", func() bool {
 			c, err = s.Accept()
 			return err != sock.ErrWouldBlock

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -26,13 +27,30 @@ func (counter) Close(c *Conn[*int], cause error) {}
 // servingOn starts a server and returns its address.
 func servingOn[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	tb.Helper()
+	l := listenTCP(tb)
+	addr := l.LocalAddr()
+	servingBy(tb, s, func() error { return s.ServeSocket(l) })
+	return addr
+}
+
+func listenTCP(tb testing.TB) *sock.Socket {
+	tb.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	addr := l.LocalAddr()
-	servingBy(tb, s, func() error { return s.ServeSocket(l) })
-	return addr
+	return l
+}
+
+// dialTCP returns a connection that is closed at the end of the test.
+func dialTCP(tb testing.TB, addr string) net.Conn {
+	tb.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	return c
 }
 
 // servingBy serves until the test ends.

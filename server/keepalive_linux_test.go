@@ -88,11 +88,7 @@ func TestKeepAlive(t *testing.T) {
 						}
 						return s.ServeSocket(l.(*sock.Socket))
 					})
-					peer, err := net.Dial("tcp", addr)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer peer.Close()
+					dialTCP(t, addr)
 					want := netProbes(t, c.period, c.config)
 					if on := want[0] == 1; on != (c.name != "off") {
 						t.Errorf("package net has %v", want)
@@ -119,10 +115,7 @@ func listening(t *testing.T, from string, period time.Duration, config net.KeepA
 		}
 		return l, l.Addr().String()
 	}
-	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := listenTCP(t)
 	return s, s.LocalAddr().String()
 }
 
@@ -131,11 +124,7 @@ func netProbes(t *testing.T, period time.Duration, config net.KeepAliveConfig) p
 	t.Helper()
 	l, addr := listening(t, "net", period, config)
 	defer l.(net.Listener).Close()
-	peer, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
+	dialTCP(t, addr)
 	c, err := l.(net.Listener).Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -216,12 +216,7 @@ func TestListenerClosed(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() { ended <- serve() }()
-				c, err := net.Dial(network, addr)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(soon))
+				c := dialOn(t, network, addr)
 				if kind == "tls" {
 					c = tls.Client(c, client)
 				}

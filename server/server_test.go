@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/wine"
@@ -37,13 +36,7 @@ func TestEcho(t *testing.T) {
 						CloseWrite() error
 					}
 					if i%4 == 0 && ul != nil {
-						u, err := net.Dial("unix", ul.Addr().String())
-						if err != nil {
-							t.Fatal(err)
-						}
-						u.SetDeadline(time.Now().Add(soon))
-						t.Cleanup(func() { u.Close() })
-						c = u.(*net.UnixConn)
+						c = dialOn(t, "unix", ul.Addr().String()).(*net.UnixConn)
 					} else {
 						c = dial(t, addr)
 					}

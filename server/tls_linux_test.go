@@ -22,7 +22,6 @@ import (
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/qemu"
 	"github.com/socknotify/socknotify/internal/tlsrecord"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // servingTLS is serving with TLS, and returns a client's configuration.
@@ -33,10 +32,7 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 		tb.Fatal(err)
 	}
 	s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
-	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := listenTCP(tb)
 	addr = l.LocalAddr().String()
 	servingBy(tb, s, func() error { return s.ServeTLSSocket(l, "", "") })
 	return addr, &tls.Config{RootCAs: trust, ServerName: "localhost"}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"crypto/tls"
-	"net"
 	"testing"
 
 	testawait "github.com/socknotify/socknotify/internal/test/await"
@@ -68,11 +67,7 @@ func TestConnOf(t *testing.T) {
 	if err := newTyped[*int](nil, counter{}).Writable(c); err != nil {
 		t.Errorf("Writable of a handler that has none: %v", err)
 	}
-	peer, err := net.Dial("tcp", servingOn(t, &Server[[100]int]{Handler: h}).String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
+	peer := dialTCP(t, servingOn(t, &Server[[100]int]{Handler: h}).String())
 	if _, err := peer.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
