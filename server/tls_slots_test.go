@@ -244,8 +244,12 @@ func TestTLSHandshakeSlots(t *testing.T) {
 		if st := s.Stats(); st.Conns != slots || failed(st) != 0 {
 			t.Errorf("with free slots: %+v", st)
 		}
-		for range more / slots {
+		for round := range more / slots {
 			h = hold(t, "127.0.0.1", addr, hello, slots)
+			wait(t, func() bool { st := s.Stats(); return st.Conns+int(failed(st)) == (round+2)*slots })
+			if n := failed(s.Stats()); n != uint64(round*slots) {
+				t.Fatalf("%d handshakes ended before they had their time", n)
+			}
 			clock.Advance(minAge) // so that those before may be ended, and these not
 			for _, c := range h.conns {
 				expectFlight(t, c)
