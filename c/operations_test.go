@@ -77,7 +77,8 @@ func startAccept(t *testing.T, listener int, ov *cOverlapped) int {
 	return s
 }
 
-// wantAccepted waits for the end of an AcceptEx, whose socket must have the connection of a client's port.
+// wantAccepted waits for the end of an AcceptEx, whose socket must have the connection of a
+// client's port.
 func wantAccepted(t *testing.T, p *completionPort, ov *cOverlapped, s, want int) {
 	t.Helper()
 	notes, entries := make([]notification, 4), make([]cEntry, 4)

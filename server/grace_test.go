@@ -74,7 +74,8 @@ func shuttingDown(t *testing.T, s *srv) (done func()) {
 	}
 }
 
-// busyAt returns a function for Data that echoes, but waits for release before that where the text is "busy".
+// busyAt returns a function for Data that echoes. Where the text is "busy" it waits for release
+// before that.
 func busyAt(busy chan<- struct{}, release <-chan struct{}) func(c conn, buf []byte) error {
 	return reading(func(c conn, text string) error {
 		if text == "busy" {

@@ -54,8 +54,9 @@ func TestPausedAndClosed(t *testing.T) {
 	})
 }
 
-// hijackLines returns a function for Data that echoes byte by byte. At an "h" it hijacks the connection for a
-// goroutine, which answers the next six bytes, and ends the connection if they are "finish".
+// hijackLines returns a function for Data that echoes byte by byte. At an "h" it hijacks the
+// connection for a goroutine, which answers the next six bytes, and ends the connection if they are
+// "finish".
 func hijackLines(t *testing.T) func(c conn, buf []byte) error {
 	return func(c conn, buf []byte) error {
 		n, err := c.Read(buf[:1])
