@@ -20,7 +20,7 @@ type call struct {
 	err         error
 	waits       bool
 	read, write func(fd uintptr) bool
-	events      int16
+	room        bool // poll asks for room to write, too
 	poll        func(fd uintptr)
 }
 
@@ -29,7 +29,10 @@ var calls = sync.Pool{New: func() any {
 	c.read = func(fd uintptr) bool { return c.try("read", read, fd) }
 	c.write = func(fd uintptr) bool { return c.try("write", write, fd) }
 	c.poll = func(fd uintptr) {
-		set := [1]unix.PollFd{{Fd: int32(fd), Events: c.events}}
+		set := [1]unix.PollFd{{Fd: int32(fd)}}
+		if c.room {
+			set[0].Events = unix.POLLOUT
+		}
 		unix.Poll(set[:], 0) // an error is like nothing: the next notification tells
 		c.n = int(set[0].Revents)
 	}
@@ -85,20 +88,20 @@ func (s Socket) send(b []byte, wait bool) (int, error) {
 
 // Writable reports whether the system takes more bytes.
 func (s Socket) Writable() bool {
-	revents, err := s.poll(unix.POLLOUT)
+	revents, err := s.poll(true)
 	return revents != 0 || err != nil
 }
 
 // HungUp reports whether both directions of the connection have ended, and the kernel has no error
 // for the next operation.
 func (s Socket) HungUp() bool {
-	revents, _ := s.poll(0)
+	revents, _ := s.poll(false)
 	return revents&(unix.POLLHUP|unix.POLLERR) == unix.POLLHUP
 }
 
-func (s Socket) poll(events int16) (revents int, err error) {
+func (s Socket) poll(room bool) (revents int, err error) {
 	c := calls.Get().(*call)
-	c.events = events
+	c.room = room
 	return c.end(s.conn.Control(c.poll))
 }
 
