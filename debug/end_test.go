@@ -79,7 +79,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 				go io.Copy(io.Discard, in)
 			} else {
 				// Cause more events than the buffers hold. A write that takes this long is blocked.
-				for since, n := time.Now(), int64(-1); time.Since(since) < 200*time.Millisecond; await.Pause(time.Millisecond) {
+				for since, n := time.Now(), int64(-1); time.Since(since) < time.Second; await.Pause(time.Millisecond) {
 					for range 4000 {
 						p.Post(1, 2)
 					}

@@ -35,7 +35,10 @@ func newPatientServer(t *testing.T, s *srv) *patientServer {
 			case "wait":
 				c.AfterFunc(after, func(c conn) error { return write(c, "waited\n") })
 			case "flood":
-				n := fill(t, c)
+				n, err := fillQueue(c)
+				if err != nil {
+					return err
+				}
 				c.AfterFunc(after, func(conn) error {
 					go func() { p.ticked <- n }()
 					return nil

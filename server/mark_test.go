@@ -87,7 +87,9 @@ func TestWritableAfterHijackReadsInputFirst(t *testing.T) {
 			if _, err := c.Line(0); err != nil {
 				return err
 			}
-			fill(t, c)
+			if _, err := fillQueue(c); err != nil {
+				return err
+			}
 			if _, err := c.Hijack(); err != nil {
 				return err
 			}
@@ -296,7 +298,9 @@ func TestReadKeepsItsPlace(t *testing.T) {
 				if _, err := c.Read(buf[:3]); err != sock.ErrWouldBlock {
 					t.Errorf("Read = %v", err)
 				}
-				fill(t, c)
+				if _, err := fillQueue(c); err != nil {
+					return err
+				}
 				if _, err := c.Read(buf[:3]); err != sock.ErrWouldBlock {
 					t.Errorf("Read with a full queue = %v", err)
 				}

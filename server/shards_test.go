@@ -30,7 +30,7 @@ func TestBusyShard(t *testing.T) {
 					}
 					if text[0] == '!' {
 						began <- true
-						await.Pause(10 * time.Millisecond)
+						await.Pause(20 * time.Millisecond)
 					}
 					running.Add(-1)
 					return write(c, text)

@@ -17,22 +17,29 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// fill writes until the queue of a connection whose peer does not read is full, and returns the number of bytes. If only a
-// little was queued, the system could take it later, when it has moved what it holds to the peer's side. fill also returns
-// if the connection is closed.
+// fillQueue writes until the queue of a connection whose peer does not read is full, and returns the number of bytes. If
+// only a little was queued, the system could take it later, when it has moved what it holds to the peer's side.
+func fillQueue(c conn) (total int, err error) {
+	b := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
+	for err == nil {
+		var n int
+		n, err = c.Write(b[total%16:])
+		total += n
+	}
+	if err == server.ErrQueueFull {
+		err = nil
+	}
+	return total, err
+}
+
+// fill is fillQueue for a connection that may be closed, or refused room, by others.
 func fill(t testing.TB, c conn) (total int) {
 	t.Helper()
-	b := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
-	for {
-		n, err := c.Write(b[total%16:])
-		total += n
-		switch {
-		case err == server.ErrQueueFull, err == server.ErrOverload, errors.Is(err, net.ErrClosed):
-			return total
-		case err != nil:
-			t.Fatal(err)
-		}
+	total, err := fillQueue(c)
+	if err != nil && err != server.ErrOverload && !errors.Is(err, net.ErrClosed) {
+		t.Fatal(err)
 	}
+	return total
 }
 
 // fillStream writes a stream in pieces until one is refused because the queue is full.
