@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
 // A lineServer is a Server of a line protocol: each line is answered by itself. Some lines do something else.
@@ -78,8 +79,7 @@ func newLineServer(t testing.TB, set func(*Server), serve func(*Server, net.List
 	if serve == nil {
 		serve = (*Server).Serve
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := freeport.Listen(t)
 	s.address = ln.Addr().String()
 	go func() { s.served <- serve(s.Server, ln) }()
 	release := sync.OnceFunc(func() { close(s.release) })

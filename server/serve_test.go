@@ -14,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/errno"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/qemu"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -24,7 +25,9 @@ func TestShutdown(t *testing.T) {
 		release := make(chan struct{})
 		busy := make(chan struct{}, 1)
 		s := &srv{Handler: &handler{t: t, data: busyAt(busy, release)}, Backend: backend, Workers: 2}
-		addr := start(t, s)
+		l := freeport.Listen(t)
+		serve(t, s, l)
+		addr := l.Addr().String()
 		idle, working := dial(t, addr), dial(t, addr)
 		echoes(t, idle, "hello")
 		send(t, working, "busy")

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/server/handover"
 )
@@ -142,7 +143,7 @@ func read(t *testing.T, network, addr string) string {
 func TestStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	set := inherit(t)
-	a, b := listen(t, set, "a", "unix", path), listen(t, set, "b", "tcp", "127.0.0.1:0")
+	a, b := listen(t, set, "a", "unix", path), listen(t, set, "b", "tcp", freeport.Addrs(t, 1)[0])
 	early, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
