@@ -81,7 +81,7 @@ package server
 //
 //	server.go, conn.go          the API
 //	parts.go, config.go         the server's parts; options and their defaults; tls.go: certificates
-//	listener.go, accept.go      listeners, new connections; limits.go: how many there may be
+//	listener.go                 listeners, new connections; limits.go: how many there may be
 //	handler.go                  the calls of handlers, whatever the type of their state
 //	shards.go, worker.go        workers, and how many each port has
 //	serve.go                    Serve, Shutdown, Close

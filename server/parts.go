@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -97,4 +98,19 @@ func (s *server) init() {
 	s.listeners = make(map[*listener]struct{})
 	s.workers = make(map[*worker]struct{})
 	s.addrs = addrs{make(map[netip.Addr]int), make(map[*conn.Conn]netip.Addr)}
+}
+
+// fail ends the server because a port cannot be waited on. Each Serve returns the error.
+func (s *server) fail(err error) {
+	s.mu.Lock()
+	again := s.refusing || s.failure != nil
+	if !again {
+		s.failure = err
+	}
+	s.mu.Unlock()
+	if again {
+		return
+	}
+	s.Log(slog.LevelError, "cannot wait for notifications, closing the server", "err", err)
+	s.end(err)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -137,21 +136,6 @@ func (s *server) end(cause error) {
 	for _, c := range list {
 		c.EndByServer(cause)
 	}
-}
-
-// fail ends the server because a port cannot be waited on. Each Serve returns the error.
-func (s *server) fail(err error) {
-	s.mu.Lock()
-	again := s.refusing || s.failure != nil
-	if !again {
-		s.failure = err
-	}
-	s.mu.Unlock()
-	if again {
-		return
-	}
-	s.Log(slog.LevelError, "cannot wait for notifications, closing the server", "err", err)
-	s.end(err)
 }
 
 // stop closes the listeners, and returns the connections. With a cause it does so at once, and no

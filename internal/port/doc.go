@@ -9,8 +9,7 @@
 //	fastenable.go  an enable that makes no system call
 //	enable.go      the entry meets the slot of its handle; a new registration is created
 //	batch.go       changes on their way to the backend, and what follows from their outcome
-//	ending.go      the end of a registration
-//	ownership.go   which port a handle is registered with
+//	ownership.go   which port a handle is registered with, and the end of a registration
 //
 // A notification passes these:
 //

@@ -47,3 +47,11 @@ func (p *buffers) put(list *buffer) {
 		b = next
 	}
 }
+
+// putTLSBuffer gives a buffer back, unless it is nil.
+func (s *Shared) putTLSBuffer(b *tlsBuffer) {
+	if b != nil {
+		b.wire, b.data = nil, nil
+		s.tlsBuffers.Put(b)
+	}
+}

@@ -16,6 +16,6 @@
 //	end.go                    Shutdown, Close and failures
 //	timeouts.go, timer.go     what expires; rates.go: the limits of bytes in time
 //	shared.go, traffic.go     what all connections of a server share; their counters
-//	extra.go, buffers.go      what few connections have; the memory of both directions
-//	state.go, errors.go       the connection: its word, with the tables of its bits
+//	buffers.go                the memory of both directions
+//	state.go, errors.go       the connection: its fields, and its word with the tables of its bits
 package conn

@@ -93,14 +93,6 @@ func (s *Shared) Init(server Server) {
 		func(c *Conn) *wheel.Timer[*Conn] { return &c.timer }, s.expired)
 }
 
-// putTLSBuffer gives a buffer back, unless it is nil.
-func (s *Shared) putTLSBuffer(b *tlsBuffer) {
-	if b != nil {
-		b.wire, b.data = nil, nil
-		s.tlsBuffers.Put(b)
-	}
-}
-
 // SetTicker has Watch called with a tick, d from now.
 func (s *Shared) SetTicker(d time.Duration) { s.Wheel.Set(s.ticker, d) }
 
