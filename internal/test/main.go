@@ -52,16 +52,30 @@ func run(all bool, args []string) error {
 		"-timeout=20m", // for a package, beside others on a busy machine
 	}
 	args = append(together, args...)
-	if !all {
+	packages := longest
+	if all {
+		packages = append(packages, "./...")
+	} else {
 		args = append([]string{"-short"}, args...)
+		out, err := exec.Command("go", "list", "-C", root, "./...").Output()
+		if err != nil {
+			return fmt.Errorf("go list ./...: %w", err)
+		}
+		for _, name := range strings.Fields(string(out)) {
+			if rest, example := strings.CutPrefix(name, module+"/examples/"); example {
+				r.leave("long: each example is a program to link", "examples/"+rest)
+			} else {
+				packages = append(packages, name)
+			}
+		}
 	}
-	if err := r.test(root, args, longest...); err != nil {
+	if err := r.test(root, args, packages...); err != nil {
 		return err
 	}
 	for _, dir := range modules[1:] {
 		if !all {
 			r.leave("a module of its own", strings.TrimPrefix(dir, root+"/"))
-		} else if err := r.test(dir, args); err != nil {
+		} else if err := r.test(dir, args, "./..."); err != nil {
 			return err
 		}
 	}
@@ -78,10 +92,10 @@ type report struct {
 	left                  map[string][]string // tests that were skipped, by their reason
 }
 
-// test runs the tests of the module in a folder, those of some packages first. Failures are printed
-// when their package ends.
-func (r *report) test(dir string, args []string, first ...string) error {
-	args = slices.Concat([]string{"test", "-json"}, args, first, []string{"./..."})
+// test runs the tests of packages of the module in a folder. Failures are printed when their package
+// ends.
+func (r *report) test(dir string, args []string, packages ...string) error {
+	args = slices.Concat([]string{"test", "-json"}, args, packages)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	before := r.failed
