@@ -307,8 +307,8 @@ func TestHTTPKeepAlivesOff(t *testing.T) {
 
 // When a timeout ends a connection, the state and the bytes are the same as with net/http.
 func TestHTTPTimeouts(t *testing.T) {
-	t.Parallel()              // it waits
-	const short = time.Second // longer than any step of a client
+	t.Parallel()                  // it waits
+	const short = 2 * time.Second // longer than any step of a client
 	for _, c := range []struct {
 		name  string
 		set   func(*http.Server)
