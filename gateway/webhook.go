@@ -46,6 +46,7 @@ const (
 	minSecret      = 24
 	maxHookAnswer  = 64 << 10 // bytes
 	maxHooks       = 64       // requests under way
+	keptHooks      = 16       // connections that are kept while no request needs them
 	maxDisconnects = 1000     // disconnects that are not told yet; others are dropped
 	tellers        = 4        // that tell disconnects
 )
@@ -121,7 +122,7 @@ func (g *Gateway) newHooks(w Webhooks) *hooks {
 		gone: make(chan hookRequest, maxDisconnects)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	t := outbound(w.Private, w.Timeout)
-	t.MaxIdleConnsPerHost, t.IdleConnTimeout = maxHooks, time.Minute
+	t.MaxIdleConnsPerHost, t.IdleConnTimeout = keptHooks, time.Minute
 	t.MaxResponseHeaderBytes = maxHookAnswer
 	h.client = &http.Client{Transport: t, CheckRedirect: noRedirect}
 	h.called = func() { g.hub.count.hooks.Add(1) }

@@ -197,7 +197,7 @@ func TestTunnelReceived(t *testing.T) {
 	}
 }
 
-// pattern returns the first n bytes of sockettest.Sequence, which nobody changes.
+// pattern returns the first n bytes of sockettest.Sequence. They must not be changed.
 func pattern(n int) []byte { return longest()[:n:n] }
 
 var longest = sync.OnceValue(func() []byte { return sockettest.Sequence(0, 16<<20) })

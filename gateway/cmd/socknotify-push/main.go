@@ -50,12 +50,20 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "socknotify-push: %v\n", err)
 		return 2
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	if err := run(ctx, o, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: o.level}))); err != nil {
 		fmt.Fprintf(stderr, "socknotify-push: %v\n", err)
 		return 1
 	}
 	return 0
 }
+
+// collectAt is the growth of the heap, in per cent, at which garbage is collected, unless GOGC is set. Most of the memory is
+// that of idle clients, and an event allocates little, so collecting twice as often as by default costs no CPU time that
+// TestBeside shows.
+const collectAt = 50
 
 // options are the flags.
 type options struct {
