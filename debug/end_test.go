@@ -20,7 +20,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A countingWriter counts the writes that are in progress.
+// A countingWriter counts the writes and flushes that are in progress, and those that were made.
 type countingWriter struct {
 	http.ResponseWriter
 	writing, made *atomic.Int64
@@ -31,6 +31,13 @@ func (w countingWriter) Write(b []byte) (int, error) {
 	defer w.writing.Add(-1)
 	defer w.made.Add(1)
 	return w.ResponseWriter.Write(b)
+}
+
+func (w countingWriter) FlushError() error {
+	w.writing.Add(1)
+	defer w.writing.Add(-1)
+	defer w.made.Add(1)
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 func (w countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -79,9 +86,13 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 				go io.Copy(io.Discard, in)
 			} else {
 				// Cause more events than the buffers hold. A write that takes this long is blocked.
+				began := time.Now()
 				for since, n := time.Now(), int64(-1); time.Since(since) < time.Second; await.Pause(time.Millisecond) {
 					for range 4000 {
 						p.Post(1, 2)
+					}
+					if time.Since(began) > timeout {
+						t.Fatal("no write was blocked")
 					}
 					if k := made.Load(); k != n || writing.Load() == 0 {
 						since, n = time.Now(), k
