@@ -1,6 +1,6 @@
 // Command test runs the tests of this module, and prints what it left out:
 //
-//	go run ./internal/test          what passes in minutes, and needs nothing but Go
+//	go run ./internal/test          what takes a minute or two and needs only Go; no examples
 //	go run ./internal/test -long    every test, of every module of this repository
 //
 // Arguments after -- are passed to go test.
@@ -52,7 +52,7 @@ func run(all bool, args []string) error {
 		"-timeout=20m", // for a package, beside others on a busy machine
 	}
 	args = append(together, args...)
-	packages := longest
+	packages := longest // go test names a package once, also if it is listed again
 	if all {
 		packages = append(packages, "./...")
 	} else {
@@ -92,8 +92,8 @@ type report struct {
 	left                  map[string][]string // tests that were skipped, by their reason
 }
 
-// test runs the tests of packages of the module in a folder. Failures are printed when their package
-// ends.
+// test runs the tests of packages of the module in a folder. Failures are printed when their
+// package ends.
 func (r *report) test(dir string, args []string, packages ...string) error {
 	args = slices.Concat([]string{"test", "-json"}, args, packages)
 	cmd := exec.Command("go", args...)
