@@ -6,15 +6,14 @@
 // A file uses those below it. A registration passes these, in this order:
 //
 //	register.go    an entry names its socket by a connection, a socket of package sock, or a handle
-//	fastenable.go  an enable that makes no system call
-//	enable.go      the entry meets the slot of its handle; a new registration is created
+//	enable.go      the entry meets the slot of its handle; a new registration is created; an enable
+//	               that makes no system call; what strict edges must not repeat
 //	batch.go       changes on their way to the backend, and what follows from their outcome
 //	ownership.go   which port a handle is registered with, and the end of a registration
 //
 // A notification passes these:
 //
-//	waiting.go     a call dequeues, and waits as leader or follower
-//	outside.go     a call that waits in code of its caller, for the C library
+//	waiting.go     a call dequeues, and waits as leader or follower, or in code of its caller
 //	helper.go      a goroutine carries out operations while no call does
 //	harvest.go     a report becomes a notification
 //	accepting.go   a listener's report becomes connections
@@ -23,17 +22,13 @@
 //
 // Both stand on these:
 //
-//	life.go        a port from Init to Close
-//	strict.go      what strict edges must not repeat
+//	port.go        a port from Init to Close; Core, the part of it that has no keys
 //	observer.go    the handle of a registration, for package observe
-//	call.go        the working memory of one call, from a pool
-//	port.go        Port, and Core, the part of it that has no keys
-//	counts.go      counting calls in and out, and what they did
-//	entry.go       an entry without its key, and the interfaces to the façade and to observe
+//	call.go        one call: its working memory, from a pool, and the counts of calls
 //	conditions.go  what a descriptor reports: masks, events, directions
-//	slot.go        the state word of a handle, and the table of slots
-//	record.go      what a registration has besides its word; packets; the interface Operations
-//	conntable.go   the registered connections of package net
+//	slot.go        the state word of a handle; the tables of slots and of connections
+//	entry.go       what this package exchanges with the façade, operation and observe: entries,
+//	               records, packets, and the interfaces
 //	waiters.go     the calls that wait, and who is woken
 //	helperstate.go when the helper runs
 //	turnstile.go   a lock with a count

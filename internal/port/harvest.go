@@ -92,14 +92,6 @@ func (p *Port) dequeueQueued(w *Call, out Entries) int {
 	return n
 }
 
-// wakeForQueue wakes a waiter if the queue is not empty. It is for calls that queue entries and do
-// not dequeue.
-func (p *Port) wakeForQueue() {
-	if p.Waiters.queue.any() {
-		p.Waiters.WakeOne(nil)
-	}
-}
-
 // take dequeues from the queue.
 func (p *Port) take(w *Call, out Entries) int {
 	n, posts, completions := p.typed.TakeQueued(out)

@@ -241,3 +241,10 @@ func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 	p.unwatch(s, index)
 	p.Core.releaseHandle(index)
 }
+
+// own makes the port the owner of the FD of a registered entry.
+func (p *Port) own(r *Entry) {
+	if t := r.FD; t != nil {
+		t.SetOwner(&p.Core.owner)
+	}
+}

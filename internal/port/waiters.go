@@ -68,7 +68,7 @@ type waiter struct {
 	listed bool
 	prev   *waiter
 	after  *waiter
-	// alert wakes a call that waits outside (see outside.go). It is nil for others, and changes
+	// alert wakes a call that waits outside (PollOutside). It is nil for others, and changes
 	// only while the call is not on the list and is owed no token.
 	alert func()
 }
@@ -282,5 +282,13 @@ func (w *waiter) sendToken() {
 	w.wake <- struct{}{}
 	if alert != nil {
 		alert()
+	}
+}
+
+// wakeForQueue wakes a waiter if the queue is not empty. It is for calls that queue entries and do
+// not dequeue.
+func (p *Port) wakeForQueue() {
+	if p.Waiters.queue.any() {
+		p.Waiters.WakeOne(nil)
 	}
 }
