@@ -24,14 +24,15 @@ import (
 // A lineServer is a Server of a line protocol: each line is answered by itself. Some lines do something else.
 type lineServer struct {
 	*Server
-	t       testing.TB
-	address string
-	secure  bool
-	served  chan error
-	closed  chan error    // what Closed was called with
-	holding chan struct{} // receives when a handler holds
-	release chan struct{} // ends handlers that hold
-	logged  *testLog
+	t        testing.TB
+	address  string
+	secure   bool
+	served   chan error
+	closed   chan error    // what Closed was called with
+	redialed int           // connections that dialAsking gave up
+	holding  chan struct{} // receives when a handler holds
+	release  chan struct{} // ends handlers that hold
+	logged   *testLog
 }
 
 func readLine(conn net.Conn) (string, error) {
@@ -117,10 +118,12 @@ func (s *lineServer) ask(conn net.Conn, line string) {
 }
 
 // dialAsking returns a connection on which a line was answered, by TLS if secure, and the TCP connection below it. It dials
-// again if IdleTimeout, which begins when a connection is accepted, was over before the line came.
+// again if IdleTimeout, which begins when a connection is accepted, or ReadTimeout was over before the line was read.
 func (s *lineServer) dialAsking(line string, secure bool) (conn, raw net.Conn) {
 	s.t.Helper()
-	for end := time.Now().Add(timeout); time.Now().Before(end); raw.Close() {
+	end := time.Now().Add(timeout)
+	for s.redialed = -1; time.Now().Before(end); raw.Close() {
+		s.redialed++
 		raw = s.dial()
 		if conn = raw; secure {
 			conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
@@ -139,7 +142,7 @@ func (s *lineServer) dialAsking(line string, secure bool) (conn, raw net.Conn) {
 			return conn, raw
 		}
 	}
-	s.t.Fatal("no connection was served before IdleTimeout")
+	s.t.Fatal("no connection was served before the timeout")
 	return nil, nil
 }
 
@@ -284,6 +287,9 @@ func TestServerTimeouts(t *testing.T) {
 				wantErr(t, err, os.ErrDeadlineExceeded)
 			}
 			waitFor(t, "ended", func() bool { return s.Stats().Conns == 0 })
+			for range min(s.redialed, len(s.closed)) { // dialAsking was slower than the timeout
+				wantErr(t, <-s.closed, c.cause)
+			}
 			wantEmpty(t, s.closed)
 			n := s.Stats().TimedOut
 			for cause, n := range map[error]uint64{ErrIdle: n.Idle, ErrMessageTimeout: n.Message,
