@@ -1,9 +1,9 @@
 // Package socknotify notifies a program when its sockets are ready: Windows' socket state
 // notifications, also on Linux, macOS and the BSDs.
 //
-// Most programs use what is built on it: package park for net/http and for blocking handlers, package websocket, and package
-// server for protocols. Use a port itself for an event loop of your own, or for a program that is written for Windows'
-// completion ports.
+// Most programs use what is built on it: package park for net/http and for blocking handlers,
+// package websocket, and package server for protocols. Use a port itself for an event loop of your
+// own, or for a program that is written for Windows' completion ports.
 //
 // A [Port] is what Winsock builds from an I/O completion port and ProcessSocketNotifications.
 // Sockets are registered with it in batches, each with a key, an event filter, an operation and a

@@ -6,8 +6,8 @@ import (
 	"github.com/socknotify/socknotify/internal/port"
 )
 
-// A queue holds posts, removals and completions in order. The two ends have a lock each, so that calls that queue and calls
-// that dequeue do not wait for one another.
+// A queue holds posts, removals and completions in order. The two ends have a lock each, so that
+// calls that queue and calls that dequeue do not wait for one another.
 type queue[K comparable] struct {
 	_   [144]byte // keeps what is before the queue, which all calls read, out of its cache lines
 	in  queueEnd[K]
@@ -16,10 +16,12 @@ type queue[K comparable] struct {
 	free segments[K]
 }
 
-// A queueEnd is where entries are added or removed. What changes with each entry is in one cache line, so that a processor
-// fetches one line. The two ends are two lines apart, because processors fetch lines in pairs.
+// A queueEnd is where entries are added or removed. What changes with each entry is in one cache
+// line, so that a processor fetches one line. The two ends are two lines apart, because processors
+// fetch lines in pairs.
 type queueEnd[K comparable] struct {
-	// Turnstile is the lock. It counts the entries that have passed. An entry is in the segment before it is counted in.
+	// Turnstile is the lock. It counts the entries that have passed. An entry is in the segment
+	// before it is counted in.
 	port.Turnstile
 	at       int // in seg
 	seg      *segment[K]
@@ -76,8 +78,8 @@ func (q *queue[K]) extend() {
 	q.in.seg, q.in.at = s, 0
 }
 
-// take moves the oldest entries to out, and returns their number, that of posts and that of completions among them. It ends
-// the operations of the completions.
+// take moves the oldest entries to out, and returns their number, that of posts and that of
+// completions among them. It ends the operations of the completions.
 func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 	e := &q.out
 	e.Enter()
@@ -140,8 +142,8 @@ type segments[K comparable] struct {
 	mu    sync.Mutex
 	first *segment[K]
 	count int
-	// used is how many are in use, peak the most since there was last nothing queued, and quiet how many
-	// times in a row that was a fraction of what there is: the way back from a burst.
+	// used is how many are in use, peak the most since there was last nothing queued, and quiet how
+	// many times in a row that was a fraction of what there is: the way back from a burst.
 	used, peak, quiet int
 }
 
@@ -171,7 +173,8 @@ func (f *segments[K]) put(s *segment[K]) {
 	f.mu.Unlock()
 }
 
-// settle is called when the queue is empty. It drops half of the segments that have been too many for a long time.
+// settle is called when the queue is empty. It drops half of the segments that have been too many
+// for a long time.
 func (f *segments[K]) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

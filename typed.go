@@ -12,24 +12,28 @@ import (
 // keys is what a Port[K] has beside its port: the queue, and all that knows the type of the keys.
 type keys[K comparable] struct {
 	queue queue[K]
-	// oddKeys reports that not every key can be compared with itself: K is, or holds, an interface or a number
-	// that can be NaN.
+	// oddKeys reports that not every key can be compared with itself: K is, or holds, an interface
+	// or a number that can be NaN.
 	oddKeys bool
 }
 
-// untypedPort returns what port.Of does. Its name is not exported, so no type of another package has such a method.
+// untypedPort returns what port.Of does. Its name is not exported, so no type of another package
+// has such a method.
 func (p *Port[K]) untypedPort() *port.Port { return &p.port }
 
 var _ = func() struct{} {
-	port.Of = func(p any) *port.Port { return p.(interface{ untypedPort() *port.Port }).untypedPort() }
+	port.Of = func(p any) *port.Port {
+		return p.(interface{ untypedPort() *port.Port }).untypedPort()
+	}
 	return struct{}{}
 }()
 
-// entry sets a zero Entry to a registration without the type of its key. It sets one field after the
-// other, because a literal would be built elsewhere and copied.
+// entry sets a zero Entry to a registration without the type of its key. It sets one field after
+// the other, because a literal would be built elsewhere and copied.
 func (r *Registration[K]) entry(e *port.Entry) {
 	e.Handle, e.Key, e.Result = r.Handle, unsafe.Pointer(&r.Key), &r.Result
-	e.Filter, e.Op, e.Trigger, e.Drained = port.Events(r.Filter), port.Op(r.Op), port.Trigger(r.Trigger), r.Drained
+	e.Filter, e.Op = port.Events(r.Filter), port.Op(r.Op)
+	e.Trigger, e.Drained = port.Trigger(r.Trigger), r.Drained
 	if r.Conn != nil {
 		name(e, r.Conn)
 	}
@@ -59,7 +63,9 @@ func notificationAt[K comparable](e port.Entries, i int) *Notification[K] {
 
 // note returns what a packet stands for. The record of a completion gives up its key.
 func note[K comparable](pk port.Packet) Notification[K] {
-	n := Notification[K]{Key: port.KeyOf[K](pk.Rec), Data: pk.Data, Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
+	n := Notification[K]{
+		Key: port.KeyOf[K](pk.Rec), Data: pk.Data, Events: Events(pk.Events), kind: pk.Kind, of: pk.Of,
+	}
 	if pk.Kind == port.Completion {
 		port.ClearKey[K](pk.Rec)
 	}
@@ -72,7 +78,9 @@ func (k *keys[K]) Put(to port.Entries, i int, pk port.Packet) {
 		*n = note[K](pk)
 		return
 	}
-	*n = Notification[K]{Key: port.KeyOf[K](pk.Rec), Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
+	*n = Notification[K]{
+		Key: port.KeyOf[K](pk.Rec), Events: Events(pk.Events), kind: pk.Kind, of: pk.Of,
+	}
 }
 
 func (k *keys[K]) Enqueue(pk port.Packet) { k.queue.push(note[K](pk)) }
@@ -114,5 +122,7 @@ func equalsItself[K comparable](key K) (ok bool) {
 }
 
 func (k *keys[K]) Fail(f port.Failed) error {
-	return &OpError{Op: Op(f.Op), Handle: f.Socket, Conn: f.Conn, Kind: f.Kind, Err: f.Err, accept: f.Accept}
+	return &OpError{
+		Op: Op(f.Op), Handle: f.Socket, Conn: f.Conn, Kind: f.Kind, Err: f.Err, accept: f.Accept,
+	}
 }
