@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	godebug "runtime/debug"
 
@@ -52,14 +51,7 @@ func infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			print := f.text
-			if asJSON {
-				print = func(w io.Writer) error { return printJSON(w, f) }
-			}
-			if err := print(cmd.OutOrStdout()); err != nil {
-				return failure{err}
-			}
-			return nil
+			return print(cmd.OutOrStdout(), asJSON, f, f.text)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -115,7 +107,7 @@ func moduleVersion() string {
 	return "(devel)"
 }
 
-func (f *facts) text(w io.Writer) error {
+func (f *facts) text() string {
 	rows := [][]string{}
 	add := func(name, format string, args ...any) {
 		rows = append(rows, []string{name, fmt.Sprintf(format, args...)})
@@ -144,6 +136,5 @@ func (f *facts) text(w io.Writer) error {
 	}
 	add("go", "%s", f.Versions.Go)
 	add("module", "%s %s", modulePath, f.Versions.Module)
-	_, err := io.WriteString(w, align(rows))
-	return err
+	return align(rows)
 }

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
 // listenFlags are the flags that all commands that serve have.
@@ -48,12 +52,64 @@ func (f *listenFlags) start(log io.Writer) (addr netip.AddrPort, config *tls.Con
 		f.backend, err = resolve(f.backend)
 	}
 	if err == nil && (f.tls || f.cert != "") {
-		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
-			err = failure{err}
-		}
+		config, err = tlsConfig(f.cert, f.key, addr)
 	}
 	if err == nil {
 		page, err = listenDebug(f.debugAddr, log)
 	}
 	return addr, config, page, err
+}
+
+// resolveAddr turns host:port into one address. No host is every address of the machine.
+func resolveAddr(s string) (netip.AddrPort, error) {
+	a, err := net.ResolveTCPAddr("tcp", s)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("--addr %s: %w", s, err)
+	}
+	if a.IP == nil {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(a.Port)), nil
+	}
+	p := a.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port()), nil
+}
+
+// resolve returns the backend that ports will run on, given the value of --backend.
+func resolve(flag string) (string, error) {
+	name, from := flag, "--backend"
+	if name == "" {
+		name, from = os.Getenv(socknotify.BackendEnv), socknotify.BackendEnv
+	}
+	backends := socknotify.Backends()
+	switch {
+	case len(backends) == 0:
+		return "", failure{fmt.Errorf("no backend for this system yet: %w", errors.ErrUnsupported)}
+	case name == "":
+		return backends[0], nil
+	case !slices.Contains(backends, name):
+		p, err := socknotify.New[int](socknotify.WithBackend(name)) // New returns the reason
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", from, err)
+		}
+		p.Close()
+	}
+	return name, nil
+}
+
+// year is how long a generated certificate is valid.
+const year = 365 * 24 * time.Hour
+
+// tlsConfig returns the certificate in two files. Without files it generates one for the names of this machine and
+// the address, whose key exists in memory only.
+func tlsConfig(certFile, keyFile string, addr netip.AddrPort) (*tls.Config, error) {
+	var cert tls.Certificate
+	var err error
+	if certFile != "" {
+		cert, err = tls.LoadX509KeyPair(certFile, keyFile)
+	} else {
+		cert, _, err = selfcert.New(year, "localhost", "127.0.0.1", "::1", addr.Addr().String())
+	}
+	if err != nil {
+		return nil, failure{fmt.Errorf("certificate: %w", err)}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}}, nil
 }

@@ -144,20 +144,15 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 	if err != nil && res.Errors == 0 {
 		return failure{err} // before any connection
 	}
-	print := func(w io.Writer) error { return printJSON(w, newLoadReport(&res)) }
-	if !f.json {
-		print = func(w io.Writer) error { return loadTable(w, &res) }
+	text := func() string { return loadTable(&res) }
+	if err := print(cmd.OutOrStdout(), f.json, newLoadReport(&res), text); err != nil {
+		return err
 	}
-	if err := print(cmd.OutOrStdout()); err != nil {
-		return failure{err}
+	if err == nil && res.Errors > 0 {
+		err = fmt.Errorf("%d of %d connections failed, one of them: %w",
+			res.Errors, f.Connections, res.First)
 	}
-	switch {
-	case err != nil:
-		return failure{err}
-	case res.Errors > 0:
-		return failure{fmt.Errorf("%d of %d connections failed, one of them: %w", res.Errors, f.Connections, res.First)}
-	}
-	return nil
+	return failed(err)
 }
 
 // progress returns functions that show a second's work: on a terminal in one line with a bar, which is cleared at the end,
@@ -221,8 +216,8 @@ func perSecond(n int64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// loadTable prints the result as a table.
-func loadTable(w io.Writer, r *load.Result) error {
+// loadTable returns the result as a table.
+func loadTable(r *load.Result) string {
 	rows := [][]string{
 		{"connections", humanize.Comma(int64(r.Connections))},
 		{"requests", humanize.Comma(r.Requests)},
@@ -238,6 +233,5 @@ func loadTable(w io.Writer, r *load.Result) error {
 	}{{"p50", r.P50}, {"p90", r.P90}, {"p99", r.P99}, {"p99.9", r.P999}, {"max", r.Max}} {
 		rows = append(rows, []string{q.name, short(q.d)})
 	}
-	_, err := io.WriteString(w, align(rows))
-	return err
+	return align(rows)
 }

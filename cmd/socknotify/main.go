@@ -17,12 +17,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
@@ -37,6 +40,36 @@ func main() {
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
+
+// failed returns err as a failure, or nil.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{err}
+}
+
+// print prints v as one JSON object, or what text returns.
+func print(w io.Writer, asJSON bool, v any, text func() string) error {
+	if !asJSON {
+		_, err := io.WriteString(w, text())
+		return failed(err)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return failed(enc.Encode(v))
+}
+
+// align lays rows out in columns.
+func align(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	w.Flush()
+	return b.String()
+}
 
 // run executes a command line and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -109,10 +109,7 @@ func (f *proxyFlags) run(cmd *cobra.Command) error {
 	st := p.tunnels.Stats()
 	fmt.Fprintf(cmd.OutOrStdout(), "requests %d  tunnels %d  bytes %d there, %d back  seconds %.1f\n",
 		p.requests.Load(), st.Accepted, st.BytesForth, st.BytesBack, time.Since(start).Seconds())
-	if err != nil {
-		return failure{err}
-	}
-	return nil
+	return failed(err)
 }
 
 // prepare checks the flags that only this command has.

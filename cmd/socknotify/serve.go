@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"net/netip"
 	"runtime"
 	"time"
@@ -118,6 +117,8 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 }
 
 const (
+	// maxWorkers bounds --workers, so that a typing error does not exhaust the machine.
+	maxWorkers = 10_000
 	// grace is how long a server that stops waits for its peers to receive what is queued.
 	grace = 2 * time.Second
 	// writeTimeout is how long a peer may receive nothing of what is queued for it.
@@ -130,17 +131,4 @@ func (f *serveFlags) listen(addr netip.AddrPort) ([]*sock.Socket, error) {
 	}
 	l, err := sock.ListenTCP(addr, sock.ListenOptions{})
 	return []*sock.Socket{l}, err
-}
-
-// resolveAddr turns host:port into one address. No host is every address of the machine.
-func resolveAddr(s string) (netip.AddrPort, error) {
-	a, err := net.ResolveTCPAddr("tcp", s)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("--addr %s: %w", s, err)
-	}
-	if a.IP == nil {
-		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(a.Port)), nil
-	}
-	p := a.AddrPort()
-	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port()), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/url"
 	"os"
@@ -52,7 +51,7 @@ func topCommand() *cobra.Command {
 // topHelp lists the keys.
 func topHelp() string {
 	var parts []string
-	for _, b := range topKeys.all() {
+	for _, b := range slices.Concat(topKeys.FullHelp()...) {
 		parts = append(parts, b.Help().Key+" "+b.Help().Desc)
 	}
 	return strings.Join(parts, ", ")
@@ -91,24 +90,15 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	}
 	m.show(first)
 	out := cmd.OutOrStdout()
-	if f.json {
-		if err := printJSON(out, topReport{first.server, debugdata.View{Status: first.status, Registrations: first.list, History: first.history}}); err != nil {
-			return failure{err}
-		}
-		return nil
-	}
+	report := topReport{first.server,
+		debugdata.View{Status: first.status, Registrations: first.list, History: first.history}}
 	file, ok := out.(*os.File)
-	if f.once || !ok || !term.IsTerminal(int(file.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) {
-		if _, err := io.WriteString(out, m.plain()+"\n"); err != nil {
-			return failure{err}
-		}
-		return nil
+	if f.json || f.once || !ok || !term.IsTerminal(int(file.Fd())) ||
+		!term.IsTerminal(int(os.Stdin.Fd())) {
+		return print(out, f.json, report, func() string { return m.plain() + "\n" })
 	}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(file)).Run()
-	if err != nil && ctx.Err() == nil {
-		return failure{err}
-	}
-	return nil
+	return unlessDone(ctx.Err(), err)
 }
 
 // A query says what an update fetches.
@@ -195,10 +185,6 @@ var topKeys = topKeyMap{
 	port:     key.NewBinding(key.WithKeys("tab"), key.WithHelp("Tab", "next port")),
 	pause:    key.NewBinding(key.WithKeys("space"), key.WithHelp("space", "pauses")),
 	help:     key.NewBinding(key.WithKeys("?"), key.WithHelp("?", "all keys")),
-}
-
-func (k topKeyMap) all() []key.Binding {
-	return []key.Binding{k.quit, k.search, k.sort, k.reverse, k.next, k.previous, k.port, k.pause, k.help}
 }
 
 // ShortHelp and FullHelp implement help.KeyMap.

@@ -177,11 +177,9 @@ var topSorts = [...]string{"notifications", "last", "socket", "key", "local", "r
 
 func (m *topModel) nextPort() {
 	all := m.now.ports.Ports
-	for i, p := range all {
-		if p.Name == m.port {
-			m.port, m.offset = all[(i+1)%len(all)].Name, 0
-			return
-		}
+	i := slices.IndexFunc(all, func(p debugdata.PortName) bool { return p.Name == m.port })
+	if i >= 0 {
+		m.port, m.offset = all[(i+1)%len(all)].Name, 0
 	}
 }
 
@@ -555,19 +553,17 @@ func bytesOf(n float64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 // short formats a short duration with two or three digits.
 func short(d time.Duration) string {
-	for _, unit := range []struct {
-		name string
-		of   time.Duration
-	}{{"s", time.Second}, {"ms", time.Millisecond}, {"µs", time.Microsecond}} {
-		if d >= unit.of || unit.of == time.Microsecond {
-			if v := float64(d) / float64(unit.of); v < 10 {
-				return fmt.Sprintf("%.1f %s", v, unit.name)
-			} else {
-				return fmt.Sprintf("%.0f %s", v, unit.name)
-			}
-		}
+	unit, v := "µs", float64(d)/float64(time.Microsecond)
+	switch {
+	case d >= time.Second:
+		unit, v = "s", d.Seconds()
+	case d >= time.Millisecond:
+		unit, v = "ms", float64(d)/float64(time.Millisecond)
 	}
-	return ""
+	if v < 10 {
+		return fmt.Sprintf("%.1f %s", v, unit)
+	}
+	return fmt.Sprintf("%.0f %s", v, unit)
 }
 
 // brief formats a duration in one unit.

@@ -132,7 +132,7 @@ func unlessDone(done, err error) error {
 	if done != nil {
 		return nil
 	}
-	return failure{err}
+	return failed(err)
 }
 
 func (f *traceFlags) print(w io.Writer, line []byte) error {
