@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/examples/internal/client"
 	"github.com/socknotify/socknotify/examples/multithreaded"
 	"github.com/socknotify/socknotify/examples/poll"
 	"github.com/socknotify/socknotify/examples/udp"
@@ -37,8 +38,8 @@ const messages = 100
 
 // An outcome is what an example counted.
 type outcome struct {
-	workers, clients, notifications, removals int
-	bytes, expected                           int64
+	workers, clients int
+	client.Result
 }
 
 // An example runs one server and its clients on a backend.
@@ -50,14 +51,14 @@ type example struct {
 var examples = []example{
 	{"poll", func(ctx context.Context, backend string) (outcome, error) {
 		r, err := poll.Run(ctx, poll.Config{Backend: backend, Messages: messages})
-		return outcome{1, 1, r.Notifications, r.Removals, r.Bytes, r.ExpectedBytes}, err
+		return outcome{1, 1, r}, err
 	}},
 	{"udp", func(ctx context.Context, backend string) (outcome, error) {
 		r, err := udp.Run(ctx, udp.Config{Backend: backend, Datagrams: messages})
 		if err == nil && r.Hangups != 0 {
 			err = fmt.Errorf("%d hangups of a datagram socket", r.Hangups)
 		}
-		return outcome{1, 1, r.Notifications, r.Removals, r.Bytes, r.ExpectedBytes}, err
+		return outcome{1, 1, r.Result}, err
 	}},
 	{"tcp", func(ctx context.Context, backend string) (outcome, error) {
 		c := multithreaded.Config{
@@ -65,8 +66,7 @@ var examples = []example{
 			Workers: multithreaded.DefaultWorkers, Clients: multithreaded.DefaultClients,
 		}
 		r, err := multithreaded.Run(ctx, c)
-		o := outcome{c.Workers, c.Clients, r.Notifications, r.Removals, r.Bytes, r.ExpectedBytes}
-		return o, err
+		return outcome{c.Workers, c.Clients, r.Result}, err
 	}},
 }
 
@@ -106,7 +106,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (status i
 			verdict, status = "FAILED", 1
 		}
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f ms\t%s\t\n",
-			e.name, name, o.workers, o.clients, o.notifications, o.bytes, o.removals,
+			e.name, name, o.workers, o.clients, o.Notifications, o.Bytes, o.Removals,
 			time.Since(start).Seconds()*1000, verdict)
 	}
 	return status
@@ -117,10 +117,10 @@ func (o *outcome) judge(err error) error {
 	switch {
 	case err != nil:
 		return err
-	case o.bytes != o.expected:
-		return fmt.Errorf("%d bytes arrived, want %d", o.bytes, o.expected)
-	case o.removals != o.clients:
-		return fmt.Errorf("%d removals, want %d", o.removals, o.clients)
+	case o.Bytes != o.ExpectedBytes:
+		return fmt.Errorf("%d bytes arrived, want %d", o.Bytes, o.ExpectedBytes)
+	case o.Removals != o.clients:
+		return fmt.Errorf("%d removals, want %d", o.Removals, o.clients)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/examples/internal/client"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 )
@@ -39,7 +40,7 @@ func TestFailure(t *testing.T) {
 	if status != 1 || strings.Count(out, "FAILED") != 3 || errs == "" {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
-	for _, o := range []outcome{{expected: 1}, {clients: 1}} {
+	for _, o := range []outcome{{Result: client.Result{ExpectedBytes: 1}}, {clients: 1}} {
 		if o.judge(nil) == nil {
 			t.Errorf("%+v passes", o)
 		}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/examples/internal/client"
@@ -23,13 +22,8 @@ type Config struct {
 	Messages int
 }
 
-// Result is what the server counted.
-type Result struct {
-	Notifications int   // without the removal
-	Bytes         int64 // received
-	ExpectedBytes int64
-	Removals      int // want 1
-}
+// Result is what the server counted. It wants one removal.
+type Result = client.Result
 
 // The key of a registration may be any comparable value. A single connection needs no context, so
 // the key is the socket's handle.
@@ -50,66 +44,35 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	}
 	defer listener.Close()
 
-	// If one side fails, it cancels the other.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	clientDone := make(chan error, 1)
-	go func(server netip.AddrPort) {
-		err := client.TCP(ctx, server, cfg.Messages)
+	send := func(ctx context.Context) error { return client.TCP(ctx, listener.LocalAddr(), cfg.Messages) }
+	err = client.Beside(ctx, send, func(ctx context.Context) error {
+		conn, err := accept(ctx, port, listener)
 		if err != nil {
-			cancel(err)
+			return err
 		}
-		clientDone <- err
-	}(listener.LocalAddr())
-
-	conn, err := accept(ctx, port, listener)
-	if err == nil {
-		err = serve(ctx, port, conn, &res)
-		conn.Close()
-	}
-	if err != nil {
-		cancel(err)
-		<-clientDone
-		return res, err
-	}
-	return res, <-clientDone
+		defer conn.Close()
+		return serve(ctx, port, conn, &res)
+	})
+	return res, err
 }
 
-// accept waits for the one connection. Sockets on a port are non-blocking, listeners too.
+// accept waits for the one connection, which is itself a notification.
 func accept(ctx context.Context, port *socknotify.Port[key], listener *sock.Socket) (*sock.Socket, error) {
-	regs := []socknotify.Registration[key]{
-		socknotify.Enable(listener, listener.Handle(), socknotify.EventIn, socknotify.TriggerLevel),
-	}
-	if _, err := port.Process(regs, nil, 0); err != nil {
+	if err := port.Accept(listener, listener.Handle(), 1); err != nil {
 		return nil, err
 	}
-	if regs[0].Result != nil {
-		return nil, regs[0].Result
-	}
 	defer port.Deregister(socknotify.Remove[key](listener))
-
 	ready := make([]socknotify.Notification[key], 1)
-	for {
-		if _, err := port.Wait(ctx, ready); err != nil {
-			return nil, err
-		}
-		// The client may have given up, so there may be no connection.
-		conn, err := listener.Accept()
-		if !errors.Is(err, sock.ErrWouldBlock) {
-			return conn, err
-		}
+	if _, err := port.Wait(ctx, ready); err != nil {
+		return nil, err
 	}
+	return ready[0].Accepted()
 }
 
 // serve receives until the client hangs up, then removes the registration.
 func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, res *Result) (err error) {
-	regs := []socknotify.Registration[key]{{
-		Conn:    conn,
-		Key:     conn.Handle(),
-		Filter:  socknotify.EventIn | socknotify.EventHangup,
-		Op:      socknotify.OpEnable,
-		Trigger: socknotify.TriggerLevel | socknotify.TriggerPersistent,
-	}}
+	regs := []socknotify.Registration[key]{socknotify.Enable(conn, conn.Handle(),
+		socknotify.EventIn|socknotify.EventHangup, socknotify.TriggerLevel|socknotify.TriggerPersistent)}
 	// Without entries Process only registers. Its error is about the call; each registration has
 	// a Result of its own.
 	if _, err := port.Process(regs, nil, 0); err != nil {

@@ -23,14 +23,11 @@ type Config struct {
 	Datagrams int
 }
 
-// Result is what the server counted.
+// Result is what the server counted. It wants one removal.
 type Result struct {
-	Notifications int // without the removal
-	Datagrams     int
-	Bytes         int64
-	ExpectedBytes int64
-	Hangups       int // want 0
-	Removals      int // want 1
+	client.Result
+	Datagrams int
+	Hangups   int // want 0
 }
 
 // Run starts a server and its client, and returns when both are done.
@@ -48,14 +45,9 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	}
 	defer server.Close()
 
-	reg := socknotify.Registration[*sock.Socket]{
-		Conn:    server,
-		Key:     server,
-		Filter:  socknotify.EventIn | socknotify.EventHangup,
-		Op:      socknotify.OpEnable,
-		Trigger: socknotify.TriggerEdge,
+	regs := []socknotify.Registration[*sock.Socket]{
+		socknotify.Enable(server, server, socknotify.EventIn|socknotify.EventHangup, socknotify.TriggerEdge),
 	}
-	regs := []socknotify.Registration[*sock.Socket]{reg}
 	if _, err := port.Process(regs, nil, 0); err != nil {
 		return res, err
 	}
@@ -73,23 +65,9 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		return res, err
 	}
 
-	// If one side fails, it cancels the other.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	clientDone := make(chan error, 1)
-	go func() {
-		err := client.UDP(ctx, server.LocalAddr(), cfg.Datagrams)
-		if err != nil {
-			cancel(err)
-		}
-		clientDone <- err
-	}()
-	if err := serve(ctx, port, cfg.Datagrams, &res); err != nil {
-		cancel(err)
-		<-clientDone
-		return res, err
-	}
-	return res, <-clientDone
+	send := func(ctx context.Context) error { return client.UDP(ctx, server.LocalAddr(), cfg.Datagrams) }
+	err = client.Beside(ctx, send, func(ctx context.Context) error { return serve(ctx, port, cfg.Datagrams, &res) })
+	return res, err
 }
 
 // serve echoes datagrams until it has received all of them.

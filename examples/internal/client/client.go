@@ -15,6 +15,34 @@ import (
 // MessageSize is the length of every message and datagram.
 const MessageSize = 64
 
+// Result is what a server counted.
+type Result struct {
+	Notifications int   // without removals, and messages that were posted
+	Bytes         int64 // received
+	ExpectedBytes int64
+	Removals      int
+}
+
+// Beside runs a client and a server, and returns when both are done. If one side fails, it cancels the other.
+func Beside(ctx context.Context, client, server func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	clientDone := make(chan error, 1)
+	go func() {
+		err := client(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		clientDone <- err
+	}()
+	if err := server(ctx); err != nil {
+		cancel(err)
+		<-clientDone
+		return err
+	}
+	return <-clientDone
+}
+
 // TCP connects, sends messages, shuts down the sending side and waits until the server closes the connection. It returns
 // early when the context is done.
 func TCP(ctx context.Context, server netip.AddrPort, messages int) error {
