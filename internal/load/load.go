@@ -134,6 +134,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 	}
 	j := &job{Config: cfg, ctx: ctx, stop: stop, addrs: addrs, table: newPattern(), epoch: time.Now()}
 	j.Workers = min(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), cfg.Connections)
+	j.Drain = cmp.Or(cfg.Drain, 2*time.Second)
 	defer j.close()
 	for i := range j.Workers {
 		port, err := socknotify.New[*conn](socknotify.WithBackend(cfg.Backend))
@@ -176,30 +177,29 @@ func (j *job) phase(ctx context.Context, part func(*worker), progress func(Total
 	for _, w := range j.workers {
 		working.Go(func() { part(w) })
 	}
+	defer context.AfterFunc(ctx, func() {
+		j.stopped.Store(true)
+		for _, w := range j.workers {
+			w.port.Post(nil, 0)
+		}
+	})()
+	if progress == nil {
+		working.Wait()
+		return
+	}
 	done := make(chan struct{})
 	go func() {
 		working.Wait()
 		close(done)
 	}()
-	var tick <-chan time.Time
-	if progress != nil {
-		t := time.NewTicker(time.Second)
-		defer t.Stop()
-		tick = t.C
-	}
-	cancelled := ctx.Done()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for {
 		select {
 		case <-done:
 			return
-		case <-tick:
+		case <-tick.C:
 			progress(j.totals())
-		case <-cancelled:
-			cancelled = nil
-			j.stopped.Store(true)
-			for _, w := range j.workers {
-				w.port.Post(nil, 0) // the ports are open as long as there are workers
-			}
 		}
 	}
 }
@@ -271,9 +271,6 @@ func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", cmp.Or(host, "localhost"))
 	if err != nil {
 		return nil, err
-	}
-	if len(ips) == 0 {
-		return nil, errors.New("no address found for " + host)
 	}
 	var addrs []netip.AddrPort
 	for _, ip := range ips {

@@ -20,7 +20,7 @@ type secure struct {
 	sock   *sock.Socket
 	out    []byte // from sent
 	sent   int
-	failed error // to be returned after the bytes received before it
+	failed error // of the handshake; or to be returned after the bytes received before it
 }
 
 // errAgain means that nothing has arrived.
@@ -31,13 +31,6 @@ type againError struct{}
 func (againError) Error() string   { return "nothing has arrived" }
 func (againError) Timeout() bool   { return true }
 func (againError) Temporary() bool { return true }
-
-// A handshake is the result of one.
-type handshake struct {
-	conn *conn
-	sock *sock.Socket
-	err  error
-}
 
 // shake begins the handshake of an established connection, which still counts as connecting.
 func (w *worker) shake(c *conn) {
@@ -53,35 +46,34 @@ func (w *worker) shake(c *conn) {
 	w.connecting++
 	left := time.Duration(max(w.connectUntil-w.now(), 1))
 	w.shaking.Go(func() {
-		h := handshake{conn: c}
-		h.sock, h.err = s.handshake(w.ctx, socket, left)
+		s.failed = s.handshake(w.ctx, socket, left)
 		w.mu.Lock()
-		w.shaken = append(w.shaken, h)
+		w.shaken = append(w.shaken, c)
 		w.mu.Unlock()
 		w.port.Post(nil, 0) // the port is open as long as there are handshakes
 	})
 }
 
-// handshake performs the handshake and returns the socket, which is a new sock.Socket.
-func (s *secure) handshake(ctx context.Context, socket *sock.Socket, timeout time.Duration) (*sock.Socket, error) {
+// handshake performs the handshake. Afterwards s.sock is a new sock.Socket.
+func (s *secure) handshake(ctx context.Context, socket *sock.Socket, timeout time.Duration) error {
 	nc, err := sock.Attach(socket)
 	if err != nil {
 		socket.Close()
-		return nil, err
+		return err
 	}
 	s.nc = nc
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := s.tls.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("TLS handshake: %w", err)
+		return fmt.Errorf("TLS handshake: %w", err)
 	}
 	if s.sock, err = sock.Detach(nc, sock.MakeNonblocking); err != nil {
 		nc.Close()
-		return nil, err
+		return err
 	}
 	s.nc = nil
-	return s.sock, nil
+	return nil
 }
 
 // endShakes counts the connections whose handshake is over.
@@ -90,19 +82,17 @@ func (w *worker) endShakes() {
 	list := w.shaken
 	w.shaken = nil
 	w.mu.Unlock()
-	for _, h := range list {
+	for _, c := range list {
 		w.connecting--
-		if h.err != nil {
-			if w.ctx.Err() != nil { // the run was stopped, which is not an error
-				w.stopped.Store(true)
-			} else {
-				w.fail(h.conn, h.err)
-			}
-			continue
+		switch {
+		case c.tls.failed == nil:
+			c.sock, c.connected = c.tls.sock, true
+			w.live++
+		case w.ctx.Err() != nil:
+			w.stopped.Store(true) // the run was stopped, which is not an error
+		default:
+			w.fail(c, c.tls.failed)
 		}
-		h.conn.sock = h.sock
-		w.live++
-		h.conn.connected = true
 	}
 }
 

@@ -38,7 +38,7 @@ type worker struct {
 	connectUntil int64
 	shaking      sync.WaitGroup
 	mu           sync.Mutex
-	shaken       []handshake // under mu
+	shaken       []*conn // whose handshakes are over; under mu
 
 	latency  *histogram
 	longest  int64
@@ -91,7 +91,7 @@ func (w *worker) run() {
 		now := w.now()
 		if !w.draining && (now >= until && !w.beginning() || w.stopped.Load()) {
 			w.drain()
-			w.end, until = max(w.end, now), now+int64(w.drainTime())
+			w.end, until = max(w.end, now), now+int64(w.Drain)
 		}
 		if w.live+w.connecting == 0 || w.draining && (w.waiting == 0 || now >= until) {
 			break
@@ -194,13 +194,11 @@ func (w *worker) drain() {
 	}
 }
 
-func (w *worker) drainTime() time.Duration { return cmp.Or(w.Drain, 2*time.Second) }
-
 // giveUp counts the connections on which nothing arrived since drain as errors. A slow connection has not failed.
 func (w *worker) giveUp() {
 	for i := range w.conns {
 		if c := &w.conns[i]; c.sock != nil && c.busy() && c.got == c.before {
-			w.fail(c, fmt.Errorf("no answer %v after the last request", w.drainTime()))
+			w.fail(c, fmt.Errorf("no answer %v after the last request", w.Drain))
 		}
 	}
 }
