@@ -2,7 +2,6 @@
 package program
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -41,7 +40,8 @@ type Process struct {
 
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
-	read   sync.WaitGroup // the goroutine that reads the log
+	ended  chan struct{} // closed when it has ended, with err
+	err    error
 	mu     sync.Mutex
 	log    strings.Builder
 }
@@ -53,44 +53,29 @@ func Start(t *testing.T, backend string, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{cmd: exec.Command(self, args...)}
+	p := &Process{cmd: exec.Command(self, args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), variable+"=1", socknotify.BackendEnv+"="+backend)
-	p.cmd.Stdout = &p.stdout
-	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	addr := make(chan string, 1)
-	p.read.Go(func() {
-		defer close(addr)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			p.mu.Lock()
-			p.log.WriteString(lines.Text() + "\n")
-			p.mu.Unlock()
-			if _, at, ok := strings.Cut(lines.Text(), "listening on "); ok {
-				select {
-				case addr <- at:
-				default:
-				}
-			}
-		}
-	})
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
-		p.read.Wait()
-		p.cmd.Wait()
+		<-p.ended
 	})
-	select {
-	case p.Addr = <-addr:
-	case <-time.After(patience):
-	}
-	if p.Addr == "" {
-		t.Fatalf("the program does not listen: %s", p.Log())
-	}
+	p.Addr = p.Find(t, `listening on (\S+).*\n`)
 	return p
+}
+
+// Write receives what the program logs.
+func (p *Process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
 }
 
 // Log returns what the program has logged.
@@ -104,13 +89,22 @@ func (p *Process) Log() string {
 func (p *Process) Find(t *testing.T, expression string) string {
 	t.Helper()
 	re := regexp.MustCompile(expression)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	late := time.After(patience)
+	for waits := true; ; {
 		if found := re.FindStringSubmatch(p.Log()); found != nil {
 			return found[1]
 		}
+		if !waits {
+			t.Fatalf("no %s in the log: %s", expression, p.Log())
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-p.ended:
+			waits = false
+		case <-late:
+			waits = false
+		}
 	}
-	t.Fatalf("timed out waiting for %s in the log: %s", expression, p.Log())
-	return ""
 }
 
 // Dial connects to the program.
@@ -130,9 +124,8 @@ func (p *Process) Wait(t *testing.T) string {
 	t.Helper()
 	timer := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
-	p.read.Wait()
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, p.Log())
+	if <-p.ended; p.err != nil {
+		t.Fatalf("%v: %s", p.err, p.Log())
 	}
 	return p.stdout.String()
 }
