@@ -146,10 +146,7 @@ func abort(connection int) {
 //export snGoAccept
 func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, peer C.uint32_t,
 	ov *C.OVERLAPPED) C.uint32_t {
-	obj := objectOf(int(listener))
-	if obj == nil {
-		obj, _ = makeObject(int(listener))
-	}
+	obj, _ := makeObject(int(listener))
 	if obj == nil || obj.socket == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}

@@ -113,8 +113,7 @@ var portless = sync.OnceValue(func() *completionPort {
 				return
 			}
 			for i := range notes[:n] {
-				switch notes[i].Kind() {
-				case socknotify.KindCompleted:
+				if notes[i].Kind() == socknotify.KindCompleted {
 					p.complete(&notes[i])
 				} // a post is the end of an AcceptEx, which has settled its OVERLAPPED
 			}
@@ -460,11 +459,8 @@ func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 //export snGoConnect
 func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buffer unsafe.Pointer, length C.uint32_t,
 	ov *C.OVERLAPPED) C.uint32_t {
-	obj := objectOf(int(fd))
+	obj, _ := makeObject(int(fd))
 	to, ok := addrPort(address, int(addressLength))
-	if obj == nil {
-		obj, _ = makeObject(int(fd))
-	}
 	if obj == nil || obj.socket == nil || !ok {
 		return C.ERROR_INVALID_PARAMETER
 	}
