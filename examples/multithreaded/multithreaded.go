@@ -1,10 +1,11 @@
 // Package multithreaded is the third example: a TCP server on one port with many workers.
 //
-// A listener and all its connections are registered with one port, on which every worker waits. So a notification goes
-// to a free worker. Registrations of connections are level-triggered and one-shot: a notification disables its
-// registration. So the state of a connection belongs to the worker that holds its notification, without a lock. The
-// worker receives one chunk, and enables the registration again in the call with which it dequeues its next
-// notifications. If there is more to receive, that call or the call of another worker returns at once.
+// A listener and all its connections are registered with one port, on which every worker waits. So
+// a notification goes to a free worker. Registrations of connections are level-triggered and
+// one-shot: a notification disables its registration. So the state of a connection belongs to the
+// worker that holds its notification, without a lock. The worker receives one chunk, and enables
+// the registration again in the call with which it dequeues its next notifications. If there is
+// more to receive, that call or the call of another worker returns at once.
 //
 // A connection ends with OpRemove. Its EventRemove is the last notification, and the worker that dequeues it frees the
 // connection. The worker that frees the last connection posts an exit message, and every worker that receives it posts
@@ -43,8 +44,8 @@ type Result struct {
 	PerWorker []int // notifications
 }
 
-// A key is the connection that a notification is for. The accepts of the listener and the exit message, which are of
-// kinds of their own, have nil.
+// A key is the connection that a notification is for. The accepts of the listener and the exit
+// message, which are of kinds of their own, have nil.
 type key = *connection
 
 // A connection belongs to the worker that holds its notification.
@@ -206,8 +207,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// cleanUp handles registrations that failed. All are one-shot, so no other worker can hold a notification of a
-// connection that could not be enabled: it still belongs to this worker.
+// cleanUp handles registrations that failed. All are one-shot, so no other worker can hold a
+// notification of a connection that could not be enabled: it still belongs to this worker.
 func (w *worker) cleanUp() {
 	for i := range w.regs {
 		r := &w.regs[i]
@@ -236,8 +237,9 @@ func (w *worker) accepted(socket *sock.Socket, err error) {
 	w.regs = append(w.regs, enableConnection(c))
 }
 
-// receive receives one chunk. A hang-up may be notified before the last data was received, so only the receive says
-// when the connection has ended. Until then the level notifies again. The events are only a hint.
+// receive receives one chunk. A hang-up may be notified before the last data was received, so only
+// the receive says when the connection has ended. Until then the level notifies again. The events
+// are only a hint.
 func (w *worker) receive(c *connection) {
 	n, err := c.socket.Recv(w.chunk[:])
 	w.bytes += int64(n)

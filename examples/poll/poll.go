@@ -44,7 +44,9 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	}
 	defer listener.Close()
 
-	send := func(ctx context.Context) error { return client.TCP(ctx, listener.LocalAddr(), cfg.Messages) }
+	send := func(ctx context.Context) error {
+		return client.TCP(ctx, listener.LocalAddr(), cfg.Messages)
+	}
 	err = client.Beside(ctx, send, func(ctx context.Context) error {
 		conn, err := accept(ctx, port, listener)
 		if err != nil {

@@ -46,7 +46,8 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	defer server.Close()
 
 	regs := []socknotify.Registration[*sock.Socket]{
-		socknotify.Enable(server, server, socknotify.EventIn|socknotify.EventHangup, socknotify.TriggerEdge),
+		socknotify.Enable(server, server, socknotify.EventIn|socknotify.EventHangup,
+			socknotify.TriggerEdge),
 	}
 	if _, err := port.Process(regs, nil, 0); err != nil {
 		return res, err
@@ -65,8 +66,12 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		return res, err
 	}
 
-	send := func(ctx context.Context) error { return client.UDP(ctx, server.LocalAddr(), cfg.Datagrams) }
-	err = client.Beside(ctx, send, func(ctx context.Context) error { return serve(ctx, port, cfg.Datagrams, &res) })
+	send := func(ctx context.Context) error {
+		return client.UDP(ctx, server.LocalAddr(), cfg.Datagrams)
+	}
+	err = client.Beside(ctx, send, func(ctx context.Context) error {
+		return serve(ctx, port, cfg.Datagrams, &res)
+	})
 	return res, err
 }
 

@@ -23,7 +23,8 @@ type Result struct {
 	Removals      int
 }
 
-// Beside runs a client and a server, and returns when both are done. If one side fails, it cancels the other.
+// Beside runs a client and a server, and returns when both are done. If one side fails, it cancels
+// the other.
 func Beside(ctx context.Context, client, server func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
