@@ -16,6 +16,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 
 	proxy "github.com/pires/go-proxyproto"
 
@@ -74,11 +75,7 @@ func (c Config) trusts(remote net.Addr) bool {
 		return true
 	case *net.TCPAddr:
 		addr := a.AddrPort().Addr().Unmap().WithZone("")
-		for _, p := range c.Trusted {
-			if p.Contains(addr) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(c.Trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 	}
 	return false // or the peer is gone, and its address unknown
 }
