@@ -1,5 +1,0 @@
-package unixsock
-
-import "golang.org/x/sys/unix"
-
-const rdhup = unix.POLLRDHUP
