@@ -83,10 +83,7 @@ func (g *Gateway) followOrders(ctx context.Context) error {
 		for g.hub.join(ctx, &f.subscriber, wants) != nil && ctx.Err() == nil {
 			g.hub.leave(&f.subscriber)
 			f.topics = nil
-			select {
-			case <-time.After(100 * time.Millisecond): // there may be no leader now
-			case <-ctx.Done():
-			}
+			sleep(ctx, 100*time.Millisecond) // there may be no leader now
 		}
 		<-ctx.Done()
 		g.hub.leave(&f.subscriber)

@@ -467,9 +467,7 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 			reported = text
 			log.Info("gateway: the stream does not exist yet", "stream", c.Name, "err", err)
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		if !sleep(ctx, 200*time.Millisecond) {
 			return "", fmt.Errorf("gateway: make stream %s: %w", c.Name, err)
 		}
 	}

@@ -181,10 +181,7 @@ func (f *feed) read() {
 			f.lose(missed)
 		})
 		if err != nil {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-h.ctx.Done():
-			}
+			sleep(h.ctx, 100*time.Millisecond)
 		}
 		if h.ctx.Err() != nil {
 			return

@@ -354,12 +354,9 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	g.hub.clients.each(func(s *subscriber) { all = append(all, s) })
 	began := time.Now()
 	for i, s := range all {
-		if wait := time.Until(began.Add(part(over, i, len(all)))); wait > time.Millisecond {
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-				return
-			}
+		wait := time.Until(began.Add(part(over, i, len(all))))
+		if wait > time.Millisecond && !sleep(ctx, wait) {
+			return
 		}
 		s.to.end(g, errDrain)
 	}

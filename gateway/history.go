@@ -560,11 +560,8 @@ func (h *history) replay(ctx context.Context, epoch, filter string, after, throu
 			lost(span{after, first - 1})
 			return first - 1, nil
 		}
-		select { // the replica lags
-		case <-time.After(wait):
-			wait = min(2*wait, 200*time.Millisecond)
-		case <-ctx.Done():
-		}
+		sleep(ctx, wait) // the replica lags
+		wait = min(2*wait, 200*time.Millisecond)
 	}
 	return after, nil
 }

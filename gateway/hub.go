@@ -202,6 +202,16 @@ var (
 	errBehind    = errors.New("gateway: the stream's leader is behind")
 )
 
+// sleep waits for a time. It reports whether that has passed, and not ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log *slog.Logger) (*hub, error) {
 	h := &hub{conn: conn, log: log, largest: largest, feeds: make(map[string]*feed),
 		kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
@@ -210,10 +220,8 @@ func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log 
 	h.history.init(conn, name, h.ctx, &h.work)
 	s, err := h.history.state(ctx)
 	for errors.Is(err, errNoStream) && !errors.Is(err, errDeleted) && ctx.Err() == nil {
-		select { // an election may be under way, or the leader is busy
-		case <-time.After(200 * time.Millisecond):
+		if sleep(ctx, 200*time.Millisecond) { // an election may be under way, or the leader is busy
 			s, err = h.history.state(ctx)
-		case <-ctx.Done():
 		}
 	}
 	if err != nil {
@@ -393,11 +401,10 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 		if time.Since(began) >= h.hold {
 			return nil, errBehind
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-			s, err = h.history.state(ctx)
-		case <-ctx.Done():
+		if !sleep(ctx, 200*time.Millisecond) {
 			err = errBehind
+		} else {
+			s, err = h.history.state(ctx)
 		}
 	}
 	if err != nil {
