@@ -38,14 +38,10 @@ func OnEachFresh(t *testing.T, f func(t *testing.T, p *Port[string], h *Hooked))
 	for _, b := range backendtest.List(t) {
 		t.Run(b.Name, func(t *testing.T) {
 			poller, err := b.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			h := &Hooked{Poller: poller}
 			p, err := New[string](backendtest.On(h, b.Name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { p.Close() })
 			f(t, p, h)
 		})
@@ -56,16 +52,13 @@ func OnEachFresh(t *testing.T, f func(t *testing.T, p *Port[string], h *Hooked))
 func HadSocket[K comparable](t *testing.T, p *Port[K]) {
 	t.Helper()
 	x, y, err := backendtest.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer x.Close()
 	defer y.Close()
 	var key K
 	Do(t, p, EnableHandle(x.Handle(), key, EventNone, OneShot))
-	if _, err := p.Deregister(RemoveHandle[K](x.Handle())); err != nil {
-		t.Fatal(err)
-	}
+	_, err = p.Deregister(RemoveHandle[K](x.Handle()))
+	must(t, err)
 }
 
 // Pair makes a connected pair of Unix streams, or of TCP where the system has none.
@@ -83,9 +76,7 @@ func TCPPair(t *testing.T) (x, y *sock.Socket) {
 func pair(t *testing.T, made func() (x, y *sock.Socket, err error)) (x, y *sock.Socket) {
 	t.Helper()
 	x, y, err := made()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { x.Close(); y.Close() })
 	return x, y
 }
@@ -94,9 +85,7 @@ func pair(t *testing.T, made func() (x, y *sock.Socket, err error)) (x, y *sock.
 func Listener(t *testing.T) *sock.Socket {
 	t.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -105,9 +94,7 @@ func Listener(t *testing.T) *sock.Socket {
 func Client(t *testing.T, l *sock.Socket) *sock.Socket {
 	t.Helper()
 	c, err := sock.New(sock.TCP4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	if err := c.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
 		t.Fatal(err)
@@ -115,16 +102,20 @@ func Client(t *testing.T, l *sock.Socket) *sock.Socket {
 	return c
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Do processes one entry and fails on its Result.
 func Do[K comparable](t *testing.T, p *Port[K], r Registration[K]) {
 	t.Helper()
 	regs := []Registration[K]{r}
-	if _, err := p.Process(regs, nil, 0); err != nil {
-		t.Fatal(err)
-	}
-	if regs[0].Result != nil {
-		t.Fatal(regs[0].Result)
-	}
+	_, err := p.Process(regs, nil, 0)
+	must(t, err)
+	must(t, regs[0].Result)
 }
 
 // EnableHandle is Enable of a raw handle.
@@ -145,9 +136,8 @@ func RemoveHandle[K comparable](h uintptr) Registration[K] {
 // Send sends one byte.
 func Send(t *testing.T, s *sock.Socket) {
 	t.Helper()
-	if _, err := s.Send([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Send([]byte("x"))
+	must(t, err)
 }
 
 // Drain receives until the socket would block.
