@@ -24,20 +24,3 @@ const (
 // Here reports whether the deviation applies to this process: whether this is a Wine that deviates. A deviation that is a
 // race cannot be probed, and applies to every Wine.
 func (d Deviation) Here() bool { return d != "" && Version() != "" && deviates(d) }
-
-// Cases maps the cases of package conformance (sentence/name) that fail under Wine to the reason.
-func Cases() map[string]Deviation {
-	return map[string]Deviation{
-		"E3/HalfCloseWithUnreadData": HidesEnd,
-		"E3/HangupAlone":             HidesEnd,
-		"E8/LevelOutsideTheFilter":   HidesEnd,
-		"E9/NothingOutsideTheFilter": HidesEnd,
-		"T3/OneForEachEnable":        HidesEnd,
-		"T5/Coalesce":                HidesEnd,
-		"T6/PolledWhenEnabled":       HidesEnd,
-		"E5/ErrorHidesNothing":       TakesError,
-		"E5/ErrorIsNotRead":          TakesError,
-		"E5/RefusedDatagram":         TakesError,
-		"O5/RefusedConnect":          TakesError,
-	}
-}
