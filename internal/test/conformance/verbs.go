@@ -411,14 +411,6 @@ func init() {
 			settle(r.env, r.peer(a[0]), statePeerClosed)
 		})},
 		"reset": {1, after(func(r *run, a []string) { r.reset(r.peer(a[0]), r.socket(a[0])) })},
-		"abort": {1, after(func(r *run, a []string) { // reset, or close a Unix stream that has not received everything
-			s := r.socket(a[0])
-			if s.RemoteAddr().IsValid() {
-				r.reset(r.peer(a[0]), s)
-			} else {
-				s.Close()
-			}
-		})},
 		"shutdown": {2, after(func(r *run, a []string) {
 			a, want := outcome(a)
 			how, ok := map[string]sock.How{"read": sock.ShutRead, "write": sock.ShutWrite, "both": sock.ShutBoth}[a[1]]
