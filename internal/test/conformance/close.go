@@ -60,11 +60,7 @@ func closeWaitsForCalls(e *env) {
 
 // without is list but for what is in other.
 func without(list, other []string) []string {
-	var rest []string
-	for _, s := range list {
-		if !slices.Contains(other, s) {
-			rest = append(rest, s)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool {
+		return slices.Contains(other, s)
+	})
 }

@@ -41,6 +41,14 @@ func (e *env) must(err error) {
 	}
 }
 
+// mustDo is must with what has failed.
+func (e *env) mustDo(what string, err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v", what, err)
+	}
+}
+
 // netPair makes a connection of package net, and its peer.
 func (e *env) netPair(network string) (a, b conn) {
 	e.Helper()

@@ -131,6 +131,12 @@ func (e *env) newPort() *port {
 // A handle is anything with a socket's number.
 type handle interface{ Handle() uintptr }
 
+// An fd is a socket that only this package's own helpers know.
+type fd uintptr
+
+// Handle is the socket's number.
+func (f fd) Handle() uintptr { return uintptr(f) }
+
 // naming names a socket in a registration: by its number, or where the case says so, itself.
 func naming(s handle, r reg) reg {
 	switch s := s.(type) {

@@ -62,12 +62,12 @@ func memoryOneShot(e *env, trigger socknotify.Trigger, vouch bool) {
 			finished.Store(true)
 			return
 		}
-		got := received(c.s)
+		got, _ := receiveAll(c.s)
 		r := enable(c.s, c, in, trigger)
 		r.Drained = vouch
-		if c.count += got; c.count == rounds {
+		if c.count += len(got); c.count == rounds {
 			r = remove(c.s)
-		} else if got > 0 {
+		} else if len(got) > 0 {
 			if _, err := peer.Send([]byte("x")); err != nil {
 				e.Errorf("send: %v", err)
 			}

@@ -20,9 +20,7 @@ type (
 
 func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
 	e.Helper()
-	if err := overlapped.Recv(p, s.Socket, k, b, o); err != nil {
-		e.Fatalf("Recv: %v", err)
-	}
+	e.mustDo("Recv", overlapped.Recv(p, s.Socket, k, b, o))
 }
 
 // result takes an operation's result out of its completion.

@@ -157,18 +157,6 @@ func reusedUnderWaiters(e *env) {
 	}
 }
 
-// received counts what a socket receives until it would block or has ended.
-func received(s *socket) (n int) {
-	var b [256]byte
-	for {
-		k, err := s.Recv(b[:])
-		if err != nil {
-			return n
-		}
-		n += k
-	}
-}
-
 // drainedUnderLoad counts what comes through to workers that vouch every time, one of which holds
 // the registration at a time.
 func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
@@ -180,7 +168,8 @@ func drainedUnderLoad(e *env, trigger socknotify.Trigger) {
 		if holders.Add(1) != 1 {
 			e.Errorf("two waiters hold the notification of a one-shot registration")
 		}
-		got.Add(int32(received(s)))
+		data, _ := receiveAll(s)
+		got.Add(int32(len(data)))
 		holders.Add(-1)
 		apply(p, drained(s, "k", in, trigger))
 	})

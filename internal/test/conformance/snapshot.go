@@ -8,15 +8,6 @@ import (
 
 type info = debug.RegistrationInfo[any]
 
-// sole is the only registration of a port.
-func (e *env) sole(p *port) info {
-	all := debug.TakeSnapshot(p, 0, 10).Registrations
-	if len(all) != 1 {
-		e.Fatalf("%d registrations in the snapshot; want 1", len(all))
-	}
-	return all[0]
-}
-
 // What a snapshot says of a registration is of one registration: key and filter belong together.
 func snapshotUnderLoad(e *env) {
 	p := e.port()

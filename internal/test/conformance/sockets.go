@@ -24,9 +24,7 @@ type socket struct {
 // keep closes a socket at the end, unless the case has.
 func (e *env) keep(s *sock.Socket, err error) *socket {
 	e.Helper()
-	if err != nil {
-		e.Fatalf("socket: %v", err)
-	}
+	e.mustDo("socket", err)
 	e.Cleanup(func() { s.Close() })
 	return &socket{Socket: s, tied: e.tied}
 }
@@ -103,9 +101,7 @@ func (e *env) connected(client, l *socket) (_, server *socket) {
 func (e *env) udp() (a, b *socket) {
 	a, b = e.keep(sock.New(sock.UDP4)), e.keep(sock.New(sock.UDP4))
 	for _, s := range []*socket{a, b} {
-		if err := s.Bind(sock.Loopback); err != nil {
-			e.Fatalf("bind: %v", err)
-		}
+		e.mustDo("bind", s.Bind(sock.Loopback))
 	}
 	e.connect(a, b.LocalAddr())
 	e.connect(b, a.LocalAddr())
@@ -116,9 +112,7 @@ func (e *env) udp() (a, b *socket) {
 // so a connection to itself, away; but on NetBSD and DragonFly, which answer nothing for it.
 func (e *env) nowhere(n sock.Network) netip.AddrPort {
 	s := e.keep(sock.New(n))
-	if err := s.Bind(sock.Loopback); err != nil {
-		e.Fatalf("bind: %v", err)
-	}
+	e.mustDo("bind", s.Bind(sock.Loopback))
 	a := s.LocalAddr()
 	if n == sock.UDP4 || runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly" {
 		s.Close()
@@ -129,9 +123,7 @@ func (e *env) nowhere(n sock.Network) netip.AddrPort {
 // socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems' addresses (104 bytes).
 func (e *env) socketPath() string {
 	dir, err := os.MkdirTemp("", "u")
-	if err != nil {
-		e.Fatalf("%v", err)
-	}
+	e.must(err)
 	e.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "s")
 }
@@ -184,9 +176,7 @@ func receiveAll(s *socket) ([]byte, error) {
 func (e *env) drain(s *socket) []byte {
 	e.Helper()
 	data, err := receiveAll(s)
-	if err != nil {
-		e.Fatalf("receive: %v", err)
-	}
+	e.mustDo("receive", err)
 	return data
 }
 
@@ -211,9 +201,7 @@ func (e *env) fill(s *socket) {
 
 // reset makes a TCP connection's peer abort it, and waits until that has arrived.
 func (e *env) reset(s handle, peer *socket) {
-	if err := peer.SetLinger(0); err != nil {
-		e.Fatalf("linger: %v", err)
-	}
+	e.mustDo("linger", peer.SetLinger(0))
 	peer.Close()
 	settle(e, s, stateErr|stateDead)
 }
@@ -273,9 +261,7 @@ func (e *env) file(data string) *os.File {
 	if err == nil {
 		_, err = f.WriteString(data)
 	}
-	if err != nil {
-		e.Fatalf("file: %v", err)
-	}
+	e.mustDo("file", err)
 	e.Cleanup(func() { f.Close() })
 	return f
 }

@@ -2,9 +2,7 @@
 
 package conformance
 
-import (
-	"errors"
-)
+import "errors"
 
 // States that settle waits for.
 type state uint8
@@ -17,12 +15,6 @@ const (
 	statePeerClosed
 	stateUrgent
 )
-
-// An fd is a socket that only this package's own helpers know.
-type fd int
-
-// Handle is the socket's number.
-func (f fd) Handle() uintptr { return uintptr(f) }
 
 var errSystem = errors.New("no helpers for this system yet")
 

@@ -37,35 +37,24 @@ func settle(e *env, s handle, states state) {
 	})
 }
 
-// An fd is a socket that only this package's own helpers know.
-type fd int
-
-func (f fd) Handle() uintptr { return uintptr(f) }
-
 // ownFD returns a descriptor that was just opened, or ends the case.
 func (e *env) ownFD(f int, err error) fd {
 	e.Helper()
-	if err != nil {
-		e.Fatalf("socket: %v", err)
-	}
+	e.mustDo("socket", err)
 	return fd(f)
 }
 
 // packets makes a connected pair of Unix sequenced-packet sockets; the case closes them.
 func (e *env) packets() (a, b fd) {
 	fds, err := sockettest.UnixPair(unix.SOCK_SEQPACKET)
-	if err != nil {
-		e.Fatalf("socketpair: %v", err)
-	}
+	e.mustDo("socketpair", err)
 	return fd(fds[0]), fd(fds[1])
 }
 
 // closeFD closes a descriptor now.
 func (e *env) closeFD(f fd) {
 	e.Helper()
-	if err := unix.Close(int(f)); err != nil {
-		e.Fatalf("close: %v", err)
-	}
+	e.mustDo("close", unix.Close(int(f)))
 }
 
 // dup makes a second descriptor of a socket; the case closes it.
@@ -88,23 +77,17 @@ func (e *env) tryBecome(number uintptr, s handle, _ int) fd {
 
 // sendUrgent sends a byte of urgent data.
 func (e *env) sendUrgent(s handle) {
-	if err := sockettest.SendUrgent(s.Handle(), '!'); err != nil {
-		e.Fatalf("urgent data: %v", err)
-	}
+	e.mustDo("urgent data", sockettest.SendUrgent(s.Handle(), '!'))
 }
 
 // sendEmpty sends an empty datagram.
 func (e *env) sendEmpty(s handle) {
-	if err := sockettest.SendEmpty(s.Handle()); err != nil {
-		e.Fatalf("empty datagram: %v", err)
-	}
+	e.mustDo("empty datagram", sockettest.SendEmpty(s.Handle()))
 }
 
 // shutListener shuts a listener down without closing it.
 func (e *env) shutListener(s handle) {
-	if err := unix.Shutdown(int(s.Handle()), unix.SHUT_RDWR); err != nil {
-		e.Fatalf("shutdown: %v", err)
-	}
+	e.mustDo("shutdown", unix.Shutdown(int(s.Handle()), unix.SHUT_RDWR))
 }
 
 func (e *env) write(s handle, data string) {
@@ -120,9 +103,7 @@ var ownNoSockets map[string]func() (int, error)
 // end.
 func (e *env) noSockets() map[string]fd {
 	r, w, err := sockettest.Pipe()
-	if err != nil {
-		e.Fatalf("pipe: %v", err)
-	}
+	e.mustDo("pipe", err)
 	all := map[string]fd{
 		"pipe":     fd(r),
 		"pipe end": fd(w),

@@ -92,26 +92,17 @@ func isOpen(h uintptr) bool {
 
 func (e *env) packets() (a, b fd) { panic("Unix sequenced packets are for Unix") }
 
-// An fd is a handle that only this package's own helpers know.
-type fd uintptr
-
-func (f fd) Handle() uintptr { return uintptr(f) }
-
 // closeFD closes a socket now.
 func (e *env) closeFD(f fd) {
 	e.Helper()
-	if err := windows.Closesocket(windows.Handle(f)); err != nil {
-		e.Fatalf("closesocket: %v", err)
-	}
+	e.mustDo("closesocket", windows.Closesocket(windows.Handle(f)))
 }
 
 // dup makes a second handle of a socket; the case closes it.
 func (e *env) dup(s handle) fd {
 	e.Helper()
 	h, err := handles.Dup(s.Handle())
-	if err != nil {
-		e.Fatalf("duplicate: %v", err)
-	}
+	e.mustDo("duplicate", err)
 	return fd(h)
 }
 
@@ -137,9 +128,7 @@ func (e *env) tryBecome(number uintptr, s handle, tries int) fd {
 		e.closeFD(fd(number))
 	}
 	h, err := spares.DupAt(s.Handle(), number, tries)
-	if err != nil {
-		e.Fatalf("duplicate: %v", err)
-	}
+	e.mustDo("duplicate", err)
 	return fd(h)
 }
 
@@ -181,9 +170,7 @@ func (e *env) noSockets() map[string]fd {
 		}
 	})
 	add := func(what string, h windows.Handle, err error) {
-		if err != nil {
-			e.Fatalf("%s: %v", what, err)
-		}
+		e.mustDo(what, err)
 		all[what] = fd(h)
 	}
 	var r, w windows.Handle
@@ -196,9 +183,7 @@ func (e *env) noSockets() map[string]fd {
 	add("completion port", h, err)
 	for what, name := range map[string]string{"file": os.Args[0], "device": "NUL"} {
 		path, err := windows.UTF16PtrFromString(name)
-		if err != nil {
-			e.Fatalf("%s: %v", what, err)
-		}
+		e.mustDo(what, err)
 		h, err = windows.CreateFile(path, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
 		add(what, h, err)
 	}
