@@ -25,7 +25,7 @@
 //	port.go        a port from Init to Close; Core, the part of it that has no keys
 //	observer.go    the handle of a registration, for package observe
 //	call.go        one call: its working memory, from a pool, and the counts of calls
-//	conditions.go  what a descriptor reports: masks, events, directions
+//	mask.go        what a descriptor reports: masks, events, directions
 //	slot.go        the state word of a handle; the tables of slots and of connections
 //	entry.go       what this package exchanges with the façade, operation and observe: entries,
 //	               records, packets, and the interfaces
