@@ -22,7 +22,8 @@ import (
 
 // accepting are the calls of AcceptEx in flight, by the sockets that will be connections. A call is
 // removed when its socket is the connection and receives the first data. closesocket first ends the
-// call that has its socket, so that a connection does not take the place of what has the number next.
+// call that has its socket, so that a connection does not take the place of what has the number
+// next.
 var (
 	acceptingMu sync.Mutex
 	accepting   = map[int]acceptance{}

@@ -26,8 +26,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An object is what the library knows of a descriptor with overlapped operations: a socket or a file. It lasts until
-// sn_closesocket or sn_CloseHandle.
+// An object is what the library knows of a descriptor with overlapped operations: a socket or a
+// file. It lasts until sn_closesocket or sn_CloseHandle.
 type object struct {
 	id     uintptr      // the descriptor, and above 32 bits a number of the object's own: descriptors are used again
 	socket *sock.Socket // nil for a file
@@ -137,7 +137,8 @@ type operation struct {
 	status uintptr
 	// pinned is set while inFlight has the operation, and never cleared.
 	pinned atomic.Bool
-	// buffers are those of the program, where they are several; they are received into one, and copied.
+	// buffers are those of the program, where they are several; they are received into one, and
+	// copied.
 	buffers []C.WSABUF
 	gather  []byte
 	// RecvFrom
@@ -295,7 +296,8 @@ const (
 	writeKind
 )
 
-// snGoTransfer starts to receive, send, read or write. The result is ERROR_IO_PENDING, or why nothing was started.
+// snGoTransfer starts to receive, send, read or write. The result is ERROR_IO_PENDING, or why
+// nothing was started.
 //
 //export snGoTransfer
 func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *C.struct_sockaddr, addressLength *C.int,
@@ -548,7 +550,8 @@ func dropOperations(p *completionPort) {
 	}
 }
 
-// snGoBlocked re-arms the edges of a socket on backends without edges: a call on it would have blocked.
+// snGoBlocked re-arms the edges of a socket on backends without edges: a call on it would have
+// blocked.
 //
 //export snGoBlocked
 func snGoBlocked(fd C.int, recv C.bool) {
@@ -559,8 +562,8 @@ func snGoBlocked(fd C.int, recv C.bool) {
 	}
 }
 
-// snGoClosing ends the registration and the operations of a descriptor that is about to be closed. It reports whether it
-// has closed the descriptor.
+// snGoClosing ends the registration and the operations of a descriptor that is about to be closed.
+// It reports whether it has closed the descriptor.
 //
 //export snGoClosing
 func snGoClosing(fd C.int) C.bool {
@@ -585,7 +588,8 @@ func snGoClosing(fd C.int) C.bool {
 	return true
 }
 
-// snGoOperates reports whether a descriptor is a socket with overlapped operations, which never blocks by itself.
+// snGoOperates reports whether a descriptor is a socket with overlapped operations, which never
+// blocks by itself.
 //
 //export snGoOperates
 func snGoOperates(fd C.int) C.bool {
@@ -621,7 +625,8 @@ func addrPort(a *C.struct_sockaddr, length int) (to netip.AddrPort, ok bool) {
 	return to, false
 }
 
-// putAddress writes an address for a socket of a family, as far as there is room, and returns its length.
+// putAddress writes an address for a socket of a family, as far as there is room, and returns its
+// length.
 func putAddress(to []byte, family int, from netip.AddrPort) int {
 	if !from.IsValid() {
 		return 0

@@ -29,17 +29,18 @@ import (
 
 // NodeConfig configures an embedded nats-server.
 type NodeConfig struct {
-	// Name is the name of the server in its cluster. It must be the same after each restart, and no other member may have
-	// it.
+	// Name is the name of the server in its cluster. It must be the same after each restart, and no
+	// other member may have it.
 	Name string
 	// Store is the folder of JetStream's files.
 	Store string
-	// SyncAlways makes the server sync its files before it acknowledges an event. Without it, an event that is acknowledged
-	// survives the end of processes, and not the loss of power, because files are synced every two minutes.
+	// SyncAlways makes the server sync its files before it acknowledges an event. Without it, an
+	// event that is acknowledged survives the end of processes, and not the loss of power, because
+	// files are synced every two minutes.
 	SyncAlways bool
-	// Cluster is the address, host:port, on which other members reach this one. It is empty for a single node. Routes are
-	// such addresses of members, of which this one may be one. Routes are not authenticated: the addresses must not be
-	// reachable for others.
+	// Cluster is the address, host:port, on which other members reach this one. It is empty for a
+	// single node. Routes are such addresses of members, of which this one may be one. Routes are
+	// not authenticated: the addresses must not be reachable for others.
 	Cluster string
 	Routes  []string
 	// Listen, if not empty, is an address on which NATS clients are served.
@@ -81,8 +82,9 @@ func Start(config NodeConfig) (*Node, error) {
 	o := &server.Options{
 		ServerName: config.Name, JetStream: true, StoreDir: config.Store, SyncAlways: config.SyncAlways,
 		NoSigs: true, DontListen: config.Listen == "", MaxPayload: maxPayload,
-		// The disk is the limit. By default nats-server derives one from what is free when it starts, so that a node that is
-		// started when little was free would refuse events after room was made.
+		// The disk is the limit. By default nats-server derives one from what is free when it
+		// starts, so that a node that is started when little was free would refuse events after
+		// room was made.
 		JetStreamMaxStore: 1 << 60,
 	}
 	var connect []nats.Option
@@ -116,8 +118,8 @@ func Start(config NodeConfig) (*Node, error) {
 		}
 	}
 	if o.DontListen && config.Cluster != "" {
-		// nats-server has no routes without a listener for clients. So there is one, on a port of this machine, with a token
-		// that only this process knows.
+		// nats-server has no routes without a listener for clients. So there is one, on a port of
+		// this machine, with a token that only this process knows.
 		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
 		connect = append(connect, nats.Token(o.Authorization))
 	}
@@ -145,12 +147,12 @@ func Start(config NodeConfig) (*Node, error) {
 	return &Node{Server: s, Conn: conn, others: others, options: o}, nil
 }
 
-// ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a member of a cluster without
-// one.
+// ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a
+// member of a cluster without one.
 var ErrStore = errors.New("gateway: start: wrong folder")
 
-// checkStore reports what is wrong with a folder. nats-server deletes streams that its cluster does not know of, and a
-// member's folder alone is no quorum.
+// checkStore reports what is wrong with a folder. nats-server deletes streams that its cluster does
+// not know of, and a member's folder alone is no quorum.
 func checkStore(store string, clustered bool) error {
 	root := filepath.Join(store, "jetstream")
 	_, err := os.Stat(filepath.Join(root, "$SYS", "_js_", "_meta_"))
@@ -186,8 +188,9 @@ func splitAddr(addr string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// WaitRoutes waits until the server has a route to each of the other members, or ctx is done. An event of a live topic that
-// is published before, here or there, does not reach the clients of the other side.
+// WaitRoutes waits until the server has a route to each of the other members, or ctx is done. An
+// event of a live topic that is published before, here or there, does not reach the clients of the
+// other side.
 func (n *Node) WaitRoutes(ctx context.Context) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -211,8 +214,8 @@ func (n *Node) WaitRoutes(ctx context.Context) {
 	}
 }
 
-// Watch calls changed when a route was made or lost, until ctx is done. It starts a single node's JetStream again after it
-// has failed, such as on a full disk, and calls changed then, too.
+// Watch calls changed when a route was made or lost, until ctx is done. It starts a single node's
+// JetStream again after it has failed, such as on a full disk, and calls changed then, too.
 func (n *Node) Watch(ctx context.Context, changed func()) {
 	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
@@ -235,8 +238,8 @@ func (n *Node) Watch(ctx context.Context, changed func()) {
 
 var errStore = errors.New("the disk is full or has failed")
 
-// StoreError reports why a single node cannot store events, or returns nil. Watch finds that out. It is for
-// Config.StoreError.
+// StoreError reports why a single node cannot store events, or returns nil. Watch finds that out.
+// It is for Config.StoreError.
 func (n *Node) StoreError() error {
 	if n.failed.Load() {
 		return errStore
@@ -244,9 +247,9 @@ func (n *Node) StoreError() error {
 	return nil
 }
 
-// revive starts JetStream again if it has failed and there is room on the disk. It reports whether it has tried. After a
-// write that has failed, JetStream can be read but answers no publisher until it is started again, and nats-server does not
-// do that by itself.
+// revive starts JetStream again if it has failed and there is room on the disk. It reports whether
+// it has tried. After a write that has failed, JetStream can be read but answers no publisher until
+// it is started again, and nats-server does not do that by itself.
 func (n *Node) revive() bool {
 	n.failed.Store(n.broken())
 	if !n.failed.Load() || !hasRoom(n.options.StoreDir) {
@@ -432,8 +435,8 @@ var errRestoring = errors.New("it is being restored")
 
 const defaultStream = "PUSH"
 
-// makeStream makes the stream, unless it exists, and returns its name. In a cluster it tries again until there is a leader.
-// maxEvent is the largest event.
+// makeStream makes the stream, unless it exists, and returns its name. In a cluster it tries again
+// until there is a leader. maxEvent is the largest event.
 func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, maxEvent int, log *slog.Logger) (
 	name string, err error) {
 	if c.Name == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A feed is one filter that clients of this node want, and these clients. It has one subscription in NATS. The events of a
-// durable feed are dispatched in the order of the stream, without gap.
+// A feed is one filter that clients of this node want, and these clients. It has one subscription
+// in NATS. The events of a durable feed are dispatched in the order of the stream, without gap.
 //
 // All events of the filter up to the sequence floor were dispatched, or the members were told that
 // they are lost. target is the highest sequence of the filter that is known to be stored. If it is
@@ -26,8 +26,9 @@ import (
 //
 // What is republished before floor is known also raises target alone.
 //
-// Republished events may be lost: when a route breaks, when the leader dies after storing and before republishing, when this
-// node is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
+// Republished events may be lost: when a route breaks, when the leader dies after storing and
+// before republishing, when this node is too slow. The successor of a lost event shows that, and
+// hub.audit finds those without one.
 type feed struct {
 	hub      *hub
 	sub      *nats.Subscription
@@ -54,8 +55,9 @@ type starting struct {
 	failed error
 }
 
-// A membership is a client of a feed. Clients are in a slice, in the order in which they have come: in the order of a map,
-// which is random, each write to one of 5,000 sockets costs about a sixth more.
+// A membership is a client of a feed. Clients are in a slice, in the order in which they have come:
+// in the order of a map, which is random, each write to one of 5,000 sockets costs about a sixth
+// more.
 type membership struct {
 	client *subscriber
 	topic  int    // the feed's place among the client's topics
@@ -121,7 +123,8 @@ func (f *feed) receive(m *nats.Msg) {
 	}
 }
 
-// reach makes the feed read the stream up to an event that is stored, unless it has been dispatched.
+// reach makes the feed read the stream up to an event that is stored, unless it has been
+// dispatched.
 func (f *feed) reach(seq uint64) (behind bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,8 +237,8 @@ func (f *feed) pass(horizon, first uint64) {
 // attachRounds is how often attach reads the stream before it holds the feed for the rest.
 const attachRounds = 8
 
-// attach makes s a member, from after a sequence. topic is the feed's place among its topics. What was dispatched since is
-// read from the stream and delivered first.
+// attach makes s a member, from after a sequence. topic is the feed's place among its topics. What
+// was dispatched since is read from the stream and delivered first.
 func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint64) error {
 	if f.live() {
 		f.mu.Lock()

@@ -92,10 +92,10 @@ type Config struct {
 	MaxQueued  int
 	SlowPolicy SlowPolicy
 	// Compression is the level, 1 to 9, with which events and answers are compressed for WebSockets
-	// whose clients offer permessage-deflate, and CompressMin the length in bytes from which on they
-	// are, as in websocket.Server. 0 is no compression, and 512 bytes. An event is compressed once
-	// for all clients of the node. A client's messages may be compressed too. An event must not
-	// have both a secret and data that others choose: its length shows whether they are alike.
+	// whose clients offer permessage-deflate, and CompressMin the length in bytes from which on
+	// they are, as in websocket.Server. 0 is no compression, and 512 bytes. An event is compressed
+	// once for all clients of the node. A client's messages may be compressed too. An event must
+	// not have both a secret and data that others choose: its length shows whether they are alike.
 	Compression, CompressMin int
 	// WriteTimeout bounds the time for which a slow client takes nothing, and for which a WebSocket
 	// does not answer a ping. 0 is 10 seconds.
@@ -113,8 +113,9 @@ type Config struct {
 }
 
 // A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket,
-// /poll, /publish, /healthz and /readyz, and those of Mercure's protocol if Config.Mercure enables it. A program serves it by a park.HTTPServer, so that
-// connections between requests are parked too. Its methods may be called concurrently.
+// /poll, /publish, /healthz and /readyz, and those of Mercure's protocol if Config.Mercure enables
+// it. A program serves it by a park.HTTPServer, so that connections between requests are parked
+// too. Its methods may be called concurrently.
 type Gateway struct {
 	config   Config
 	conn     *nats.Conn

@@ -19,16 +19,18 @@ import (
 
 // A history reads the stream of the durable topics.
 //
-// Batches and last sequences are read by direct get, which any replica answers. A replica may lag behind the leader, but
-// what it has is a beginning of the stream: if an answer has an event, it has every earlier one of its filter. So a reader
-// that knows the sequence of an event can tell when it has everything up to that event, and asks again until it has.
+// Batches and last sequences are read by direct get, which any replica answers. A replica may lag
+// behind the leader, but what it has is a beginning of the stream: if an answer has an event, it
+// has every earlier one of its filter. So a reader that knows the sequence of an event can tell
+// when it has everything up to that event, and asks again until it has.
 type history struct {
 	conn *nats.Conn
 	name string          // of the stream
 	ctx  context.Context // ends requests that are under way
-	// slots bounds the requests under way that read events. When a node dies, thousands of clients come back to the others at
-	// once; without a bound, their reads keep the stream's locks and the connection's goroutine in the leader busy, and
-	// publishers get no acknowledgement until all are done.
+	// slots bounds the requests under way that read events. When a node dies, thousands of clients
+	// come back to the others at once; without a bound, their reads keep the stream's locks and the
+	// connection's goroutine in the leader busy, and publishers get no acknowledgement until all
+	// are done.
 	slots chan struct{}
 
 	states question[streamState]

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A hub has the feeds of this node: one for each filter that a client wants. It subscribes in NATS when the first client
-// wants a filter, and unsubscribes when the last one leaves.
+// A hub has the feeds of this node: one for each filter that a client wants. It subscribes in NATS
+// when the first client wants a filter, and unsubscribes when the last one leaves.
 type hub struct {
 	conn    *nats.Conn
 	history history
@@ -260,7 +260,8 @@ func (h *hub) dispatch(in chan *nats.Msg) {
 	}
 }
 
-// acquire returns the feed of a filter, and counts a reference to it. It subscribes if there is no feed.
+// acquire returns the feed of a filter, and counts a reference to it. It subscribes if there is no
+// feed.
 func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 	subject := subjectOf(filter)
 	h.mu.Lock()
@@ -328,9 +329,9 @@ func (h *hub) inbox(subject string) chan *nats.Msg {
 	return h.inboxes[maphash.String(h.seed, subject)%uint64(len(h.inboxes))]
 }
 
-// start finds out where a new feed begins. The subscription has reached this node's server, so what is stored after the
-// question is republished to the feed, or, where the subscription has not reached the leader's server yet, found by an
-// audit.
+// start finds out where a new feed begins. The subscription has reached this node's server, so what
+// is stored after the question is republished to the feed, or, where the subscription has not
+// reached the leader's server yet, found by an audit.
 func (h *hub) start(f *feed) error {
 	if f.roster != nil {
 		if err := f.refresh(h.ctx); err != nil {
@@ -473,8 +474,8 @@ func ahead(wants []want, s streamState) bool {
 	return false
 }
 
-// join makes s a client of the filters. What it has missed is delivered first. If it fails, leave must be called all the
-// same.
+// join makes s a client of the filters. What it has missed is delivered first. If it fails, leave
+// must be called all the same.
 func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 	h.clients.add(s)
 	topics := make([]subscription, 0, len(wants))

@@ -21,7 +21,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
-// A lineServer is a Server of a line protocol: each line is answered by itself. Some lines do something else.
+// A lineServer is a Server of a line protocol: each line is answered by itself. Some lines do
+// something else.
 type lineServer struct {
 	*Server
 	t        testing.TB
@@ -117,8 +118,9 @@ func (s *lineServer) ask(conn net.Conn, line string) {
 	expect(s.t, conn, line+"\n")
 }
 
-// dialAsking returns a connection on which a line was answered, by TLS if secure, and the TCP connection below it. It dials
-// again if IdleTimeout, which begins when a connection is accepted, or ReadTimeout was over before the line was read.
+// dialAsking returns a connection on which a line was answered, by TLS if secure, and the TCP
+// connection below it. It dials again if IdleTimeout, which begins when a connection is accepted,
+// or ReadTimeout was over before the line was read.
 func (s *lineServer) dialAsking(line string, secure bool) (conn, raw net.Conn) {
 	s.t.Helper()
 	end := time.Now().Add(timeout)
@@ -155,7 +157,8 @@ func (s *lineServer) ended(conn net.Conn) {
 	}
 }
 
-// A Server serves connections of every kind, and parks them before the first byte and between messages.
+// A Server serves connections of every kind, and parks them before the first byte and between
+// messages.
 func TestServer(t *testing.T) {
 	cert := certificate(t)
 	config := &tls.Config{Certificates: []tls.Certificate{cert}}
@@ -240,7 +243,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// Half a message is ended by ReadTimeout, a silent connection by IdleTimeout, and a slow handshake by HandshakeTimeout.
+// Half a message is ended by ReadTimeout, a silent connection by IdleTimeout, and a slow handshake
+// by HandshakeTimeout.
 func TestServerTimeouts(t *testing.T) {
 	const short = 50 * time.Millisecond
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
@@ -328,7 +332,8 @@ func serveOpaque(s *Server, l net.Listener) error {
 	return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return opaqueConn{c} }})
 }
 
-// With MaxRunning, peers that send half a message delay others by ReadTimeout and no longer, and Stats shows who waits.
+// With MaxRunning, peers that send half a message delay others by ReadTimeout and no longer, and
+// Stats shows who waits.
 func TestServerHalfMessages(t *testing.T) {
 	t.Parallel() // it waits
 	s := newLineServer(t, func(s *Server) {
@@ -492,8 +497,8 @@ func TestServerPipelined(t *testing.T) {
 	}
 }
 
-// Shutdown waits for handlers, and closes their connections after the answer. When its context is done first, it closes
-// them at once.
+// Shutdown waits for handlers, and closes their connections after the answer. When its context is
+// done first, it closes them at once.
 func TestServerShutdown(t *testing.T) {
 	for i, serve := range []func(*Server, net.Listener) error{nil, serveOpaque, nil, serveOpaque} {
 		s := newLineServer(t, nil, serve)
@@ -623,8 +628,8 @@ func (c *closeCounter) Close() error {
 	return c.Conn.Close()
 }
 
-// A TLS connection over a wrapper has its handshake outside MaxRunning, because it begins before the first byte: silent
-// peers delay no other. Shutdown closes them.
+// A TLS connection over a wrapper has its handshake outside MaxRunning, because it begins before
+// the first byte: silent peers delay no other. Shutdown closes them.
 func TestServerHandshakeApart(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
 	s := newLineServer(t, func(s *Server) {
@@ -774,7 +779,8 @@ func (c *faultyConn) Close() error {
 	return nil
 }
 
-// A panic in a method of a connection is logged and costs that connection. Neither it nor its address stays counted.
+// A panic in a method of a connection is logged and costs that connection. Neither it nor its
+// address stays counted.
 func TestServerMethodPanics(t *testing.T) {
 	for _, faults := range []string{"RemoteAddr", "SetDeadline", "Close", "Read", "SetDeadline, Close", "RemoteAddr, Close",
 		"Read, RemoteAddr", "Read, RemoteAddr, Close"} {

@@ -85,7 +85,8 @@ func find() (*facts, error) {
 	return f, nil
 }
 
-// version is set by the linker for the binaries of a release (.goreleaser.yaml), which are built in the workspace.
+// version is set by the linker for the binaries of a release (.goreleaser.yaml), which are built in
+// the workspace.
 var version string
 
 func moduleVersion() string {

@@ -98,8 +98,8 @@ func resolve(flag string) (string, error) {
 // year is how long a generated certificate is valid.
 const year = 365 * 24 * time.Hour
 
-// tlsConfig returns the certificate in two files. Without files it generates one for the names of this machine and
-// the address, whose key exists in memory only.
+// tlsConfig returns the certificate in two files. Without files it generates one for the names of
+// this machine and the address, whose key exists in memory only.
 func tlsConfig(certFile, keyFile string, addr netip.AddrPort) (*tls.Config, error) {
 	var cert tls.Certificate
 	var err error

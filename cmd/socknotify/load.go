@@ -155,8 +155,8 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 	return failed(err)
 }
 
-// progress returns functions that show a second's work: on a terminal in one line with a bar, which is cleared at the end,
-// and elsewhere in a line of its own. They do nothing with --json.
+// progress returns functions that show a second's work: on a terminal in one line with a bar, which
+// is cleared at the end, and elsewhere in a line of its own. They do nothing with --json.
 func (f *loadFlags) progress(stderr io.Writer) (show func(load.Totals), clear func()) {
 	if f.json {
 		return nil, func() {}

@@ -128,7 +128,8 @@ func TestLoadUnits(t *testing.T) {
 	}
 }
 
-// Where standard error is no terminal, each second has a line, with what was done in it. With --json there is none.
+// Where standard error is no terminal, each second has a line, with what was done in it. With
+// --json there is none.
 func TestLoadProgress(t *testing.T) {
 	var out strings.Builder
 	f := &loadFlags{Config: load.Config{Duration: 10 * time.Second}}

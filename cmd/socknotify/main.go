@@ -9,10 +9,11 @@
 //	socknotify info             backends, limits and versions
 //	socknotify completion       completion for bash, zsh, fish and PowerShell
 //
-// With --json load and info print one JSON object instead, and trace prints one per line. Errors go to
-// standard error. The exit status is 0 on success, 1 after a failure, and 2 for wrong usage. An interrupt ends a command
-// that runs until interrupted with status 0: serve sends what it has queued, load waits for the answers under way, and
-// both print their totals; top and trace end at once.
+// With --json load and info print one JSON object instead, and trace prints one per line. Errors go
+// to standard error. The exit status is 0 on success, 1 after a failure, and 2 for wrong usage. An
+// interrupt ends a command that runs until interrupted with status 0: serve sends what it has
+// queued, load waits for the answers under way, and both print their totals; top and trace end at
+// once.
 package main
 
 import (

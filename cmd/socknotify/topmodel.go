@@ -289,7 +289,8 @@ type figure struct {
 	alarm       bool
 }
 
-// flow arranges figures in as few lines as possible. A low window has fewer lines, which leaves room for the rest.
+// flow arranges figures in as few lines as possible. A low window has fewer lines, which leaves
+// room for the rest.
 func (m *topModel) flow(figures []figure) string {
 	var lines []string
 	line := ""
@@ -489,7 +490,8 @@ func (m *topModel) perSecond(r *debugdata.Row) string {
 	return ""
 }
 
-// fitColumns returns the widths of the columns, 0 for those that are omitted. The key gets the width that is left.
+// fitColumns returns the widths of the columns, 0 for those that are omitted. The key gets the
+// width that is left.
 func fitColumns(width int) []int {
 	const padding = 2
 	widths := make([]int, len(topColumns))

@@ -1,5 +1,5 @@
-// Command demo runs three examples over loopback sockets. It verifies that every byte arrives and that every
-// registration receives exactly one EventRemove.
+// Command demo runs three examples over loopback sockets. It verifies that every byte arrives and
+// that every registration receives exactly one EventRemove.
 //
 //	go run ./examples/demo                  on the default backend
 //	go run ./examples/demo -backend poll    on another one

@@ -7,9 +7,9 @@
 // the registration again in the call with which it dequeues its next notifications. If there is
 // more to receive, that call or the call of another worker returns at once.
 //
-// A connection ends with OpRemove. Its EventRemove is the last notification, and the worker that dequeues it frees the
-// connection. The worker that frees the last connection posts an exit message, and every worker that receives it posts
-// it again and returns.
+// A connection ends with OpRemove. Its EventRemove is the last notification, and the worker that
+// dequeues it frees the connection. The worker that frees the last connection posts an exit
+// message, and every worker that receives it posts it again and returns.
 package multithreaded
 
 import (
@@ -102,8 +102,8 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	}
 	working.Wait()
 
-	// No goroutine waits on the port any more. After a failure there may be open connections, whose clients would
-	// wait without end.
+	// No goroutine waits on the port any more. After a failure there may be open connections, whose
+	// clients would wait without end.
 	if s.failure() != nil {
 		cancel()
 	}
@@ -144,7 +144,8 @@ func (s *server) fail(err error) {
 	s.sendExit()
 }
 
-// sendExit wakes one worker, which wakes the next. The port is open as long as there are workers, so Post cannot fail.
+// sendExit wakes one worker, which wakes the next. The port is open as long as there are workers,
+// so Post cannot fail.
 func (s *server) sendExit() { s.port.Post(nil, 0) }
 
 // free closes a connection that has no registration any more. After the last one the workers exit.

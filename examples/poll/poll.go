@@ -1,8 +1,9 @@
 // Package poll is the first example: a port in the place of poll(2).
 //
-// One goroutine serves one TCP connection. The registration is level-triggered and persistent. So it is made once, and
-// notifies as long as there is something to receive, as poll would return again and again. The loop ends when the
-// client hangs up. Then the registration is removed, and its last notification awaited, before the socket is closed.
+// One goroutine serves one TCP connection. The registration is level-triggered and persistent. So
+// it is made once, and notifies as long as there is something to receive, as poll would return
+// again and again. The loop ends when the client hangs up. Then the registration is removed, and
+// its last notification awaited, before the socket is closed.
 package poll
 
 import (
@@ -84,8 +85,8 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 		return regs[0].Result
 	}
 
-	// The registration is removed before the caller closes the socket. Deregister returns the key instead of an
-	// EventRemove.
+	// The registration is removed before the caller closes the socket. Deregister returns the key
+	// instead of an EventRemove.
 	defer func() {
 		k, e := port.Deregister(socknotify.Remove[key](conn))
 		if e == nil && k == conn.Handle() {
@@ -108,8 +109,8 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 				return fmt.Errorf("connection: %w", e)
 			}
 		}
-		// After a hang-up there may be data to receive. The connection has ended when the end of the stream is
-		// received.
+		// After a hang-up there may be data to receive. The connection has ended when the end of
+		// the stream is received.
 		ended, err := receive(conn, events.Has(socknotify.EventHangup), res)
 		if ended || err != nil {
 			return err
@@ -117,7 +118,8 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 	}
 }
 
-// receive receives one chunk. The level notifies again if there is more. After a hang-up it receives everything.
+// receive receives one chunk. The level notifies again if there is more. After a hang-up it
+// receives everything.
 func receive(conn *sock.Socket, everything bool, res *Result) (ended bool, err error) {
 	var chunk [512]byte
 	for {

@@ -1,10 +1,12 @@
 // Package udp is the second example: an edge-triggered datagram server.
 //
-// An edge is notified when datagrams begin to arrive, not as long as they wait. So there are two rules. The server
-// registers before it binds, so that no datagram can arrive before the registration. After each notification it
-// receives until a receive would block, because only then is the next arrival an edge.
+// An edge is notified when datagrams begin to arrive, not as long as they wait. So there are two
+// rules. The server registers before it binds, so that no datagram can arrive before the
+// registration. After each notification it receives until a receive would block, because only then
+// is the next arrival an edge.
 //
-// Datagram sockets have no connection, so EventHangup is never notified, although the filter has it.
+// Datagram sockets have no connection, so EventHangup is never notified, although the filter has
+// it.
 package udp
 
 import (
@@ -99,7 +101,8 @@ func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], datagrams i
 	return nil
 }
 
-// drain receives until a receive would block. After anything less there might be no further notification.
+// drain receives until a receive would block. After anything less there might be no further
+// notification.
 func drain(server *sock.Socket, res *Result) error {
 	var datagram [2048]byte
 	for {

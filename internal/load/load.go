@@ -1,11 +1,12 @@
-// Package load puts load on an echo server and measures its answers. It is the load generator of the command, of bench
-// and of the benchmarks of package server.
+// Package load puts load on an echo server and measures its answers. It is the load generator of
+// the command, of bench and of the benchmarks of package server.
 //
-// A few workers share the connections. Each worker is one goroutine with its own port, receive buffer, histogram and
-// heap of due times. So a connection costs a socket and an element of a slice, and a request allocates nothing.
+// A few workers share the connections. Each worker is one goroutine with its own port, receive
+// buffer, histogram and heap of due times. So a connection costs a socket and an element of a
+// slice, and a request allocates nothing.
 //
-// The stream of every connection is a part of one pattern (see [pattern]), so answers are compared with the requests
-// without keeping the requests.
+// The stream of every connection is a part of one pattern (see [pattern]), so answers are compared
+// with the requests without keeping the requests.
 package load
 
 import (
@@ -25,7 +26,8 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// The bounds of a [Config]. Connections differ by their phase in the pattern, which bounds their number.
+// The bounds of a [Config]. Connections differ by their phase in the pattern, which bounds their
+// number.
 const (
 	MaxConnections = 60_000
 	MaxSize        = 16 << 20
@@ -45,14 +47,16 @@ type Config struct {
 	Size  int           // bytes of a request
 	Depth int           // requests in flight per connection
 	Think time.Duration // from an answer to the request that takes its place
-	// Duration is how long requests are sent. Those that are due at the very beginning are sent in any case.
+	// Duration is how long requests are sent. Those that are due at the very beginning are sent in
+	// any case.
 	Duration time.Duration
 	Timeout  time.Duration // for connecting, and the handshakes of TLS
 	// Drain is how long Run waits for answers after the last request; 0 is two seconds.
 	Drain   time.Duration
 	Workers int    // 0: GOMAXPROCS
 	Backend string // empty: the default
-	// TLS, if not nil, is the configuration of encrypted connections. An empty ServerName is the host of Addr.
+	// TLS, if not nil, is the configuration of encrypted connections. An empty ServerName is the
+	// host of Addr.
 	TLS *tls.Config
 
 	// The fields below are for benchmarks.
@@ -92,9 +96,10 @@ type Totals struct {
 type Result struct {
 	Totals
 	Connections int // that were made
-	// The quantiles of the latency. With a rate it starts when a request was due. So it includes the time for which
-	// earlier answers delayed the request, and up to a millisecond by which the port's timeout may be late (C4).
-	// Without a rate it starts when the first byte of the request was sent.
+	// The quantiles of the latency. With a rate it starts when a request was due. So it includes
+	// the time for which earlier answers delayed the request, and up to a millisecond by which the
+	// port's timeout may be late (C4). Without a rate it starts when the first byte of the request
+	// was sent.
 	P50, P90, P99, P999, Max time.Duration
 	// First is one of the errors.
 	First error
@@ -116,9 +121,9 @@ type job struct {
 	workers  []*worker
 }
 
-// Run connects, sends, and waits for the last answers. It stops sending when the context is done, which is not an
-// error. It returns an error if no connection could be made or a port failed; failures of single connections are in
-// the Result. progress, if not nil, is called once a second.
+// Run connects, sends, and waits for the last answers. It stops sending when the context is done,
+// which is not an error. It returns an error if no connection could be made or a port failed;
+// failures of single connections are in the Result. progress, if not nil, is called once a second.
 func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error) {
 	if err := cfg.check(); err != nil {
 		return Result{}, err
@@ -171,7 +176,8 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 	return res, err
 }
 
-// phase runs part in every worker and returns when all are done. It wakes the workers when the context is done.
+// phase runs part in every worker and returns when all are done. It wakes the workers when the
+// context is done.
 func (j *job) phase(ctx context.Context, part func(*worker), progress func(Totals)) {
 	var working sync.WaitGroup
 	for _, w := range j.workers {

@@ -11,9 +11,9 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A secure is TLS on a connection. The handshake blocks, on a goroutine and a connection of package net. Afterwards
-// crypto/tls reads from the socket without waiting: errAgain is a temporary error for it. Its writes are buffered
-// until the socket takes them.
+// A secure is TLS on a connection. The handshake blocks, on a goroutine and a connection of package
+// net. Afterwards crypto/tls reads from the socket without waiting: errAgain is a temporary error
+// for it. Its writes are buffered until the socket takes them.
 type secure struct {
 	tls    *tls.Conn
 	nc     net.Conn // in the handshake
@@ -131,7 +131,8 @@ func (s *secure) send(b []byte) (int, error) {
 	return n, err
 }
 
-// flush sends the buffered bytes. It returns sock.ErrWouldBlock if the system does not take all of them.
+// flush sends the buffered bytes. It returns sock.ErrWouldBlock if the system does not take all of
+// them.
 func (s *secure) flush() error {
 	for s.sent < len(s.out) {
 		n, err := s.sock.Send(s.out[s.sent:])

@@ -12,8 +12,8 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// atOnce is how many notifications are dequeued at a time, and how many due connections are served before the next
-// dequeue.
+// atOnce is how many notifications are dequeued at a time, and how many due connections are served
+// before the next dequeue.
 const atOnce = 64
 
 // A worker is one goroutine with its own connections.
@@ -108,8 +108,8 @@ func (w *worker) run() {
 	w.answered.Store(w.requests)
 }
 
-// process enables the listed connections and dequeues notifications, waiting until a time. It returns those of live
-// connections, without removals and the posts that wake the worker.
+// process enables the listed connections and dequeues notifications, waiting until a time. It
+// returns those of live connections, without removals and the posts that wake the worker.
 func (w *worker) process(until int64) []socknotify.Notification[*conn] {
 	w.regs = w.regs[:0]
 	for _, c := range w.rearm {
@@ -169,8 +169,8 @@ func (w *worker) startDue(now int64) {
 	}
 }
 
-// beginning reports whether there are connections that have not sent what was due at the beginning. The duration may be over
-// when the worker first runs.
+// beginning reports whether there are connections that have not sent what was due at the beginning.
+// The duration may be over when the worker first runs.
 func (w *worker) beginning() bool { return len(w.due) > 0 && w.due[0].due <= w.begin }
 
 // next returns until when the worker may wait for notifications.
@@ -194,7 +194,8 @@ func (w *worker) drain() {
 	}
 }
 
-// giveUp counts the connections on which nothing arrived since drain as errors. A slow connection has not failed.
+// giveUp counts the connections on which nothing arrived since drain as errors. A slow connection
+// has not failed.
 func (w *worker) giveUp() {
 	for i := range w.conns {
 		if c := &w.conns[i]; c.sock != nil && c.busy() && c.got == c.before {
@@ -203,7 +204,8 @@ func (w *worker) giveUp() {
 	}
 }
 
-// fail counts a connection as an error and closes it. process skips notifications that are still queued for it.
+// fail counts a connection as an error and closes it. process skips notifications that are still
+// queued for it.
 func (w *worker) fail(c *conn, err error) {
 	w.errors.Add(1)
 	if w.first == nil {

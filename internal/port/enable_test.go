@@ -13,8 +13,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A socket knows that it is drained from before its latest notification. That says nothing about what the
-// notification was for (X5, T4).
+// A socket knows that it is drained from before its latest notification. That says nothing about
+// what the notification was for (X5, T4).
 func TestFastEnableFromBeforeNotification(t *testing.T) {
 	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
 		x, y := porttest.Pair(t)
@@ -30,8 +30,8 @@ func TestFastEnableFromBeforeNotification(t *testing.T) {
 	})
 }
 
-// A report has been taken from the kernel when the socket is drained, and is delivered after: the turn has
-// begun by then, and in it only later calls can drain the socket.
+// A report has been taken from the kernel when the socket is drained, and is delivered after: the
+// turn has begun by then, and in it only later calls can drain the socket.
 func TestFastEnableBetweenReportAndDelivery(t *testing.T) {
 	porttest.OnEach(t, func(t *testing.T, p *Port[string], h *porttest.Hooked) {
 		x, y := porttest.Pair(t)
@@ -91,8 +91,8 @@ func TestFastEnableOvertaken(t *testing.T) {
 	})
 }
 
-// A TCP receive that is short of its buffer has drained the socket, unless the report says that something
-// may have cut it short. A receive on anything else has not.
+// A TCP receive that is short of its buffer has drained the socket, unless the report says that
+// something may have cut it short. A receive on anything else has not.
 func TestShortReceiveDrains(t *testing.T) {
 	for _, c := range []struct {
 		mask backend.Mask

@@ -37,7 +37,8 @@ type Core struct {
 	down   atomic.Bool  // closed, and no call is inside
 	Jobs   atomic.Int64 // operations on files that a goroutine carries out
 	// Completed is called, if it is set, when an operation has its result, before its completion
-	// can be dequeued: with the operation, and locks of the port held. It must not lead to the port.
+	// can be dequeued: with the operation, and locks of the port held. It must not lead to the
+	// port.
 	Completed func(op unsafe.Pointer)
 	// Spare is called, if it is set, with an operation whose accept failed because the system had
 	// no descriptor, and with locks of the port held. It may give one up and make the accept again.

@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// Find waits for a goroutine that exits later than goleak would wait, and ignores a goroutine that was there before.
+// Find waits for a goroutine that exits later than goleak would wait, and ignores a goroutine that
+// was there before.
 func TestFind(t *testing.T) {
 	stop, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() { <-stop }()

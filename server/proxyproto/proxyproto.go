@@ -5,9 +5,9 @@
 //		Preamble: proxyproto.Config{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}.Preamble,
 //	}
 //
-// The header comes before the protocol, and before TLS. The handler, the logs, and the limits per address then see the
-// address of the proxy's peer. The package is a module of its own, so that only programs that use it depend on
-// [proxy], which parses the headers.
+// The header comes before the protocol, and before TLS. The handler, the logs, and the limits per
+// address then see the address of the proxy's peer. The package is a module of its own, so that
+// only programs that use it depend on [proxy], which parses the headers.
 package proxyproto
 
 import (
@@ -31,19 +31,21 @@ var (
 	ErrUntrusted = errors.New("proxyproto: connection from an address that is not trusted")
 )
 
-// A Config says which connections begin with a header. The zero Config requires one of each connection. Then only proxies
-// must be able to connect, because any peer can name any address.
+// A Config says which connections begin with a header. The zero Config requires one of each
+// connection. Then only proxies must be able to connect, because any peer can name any address.
 type Config struct {
-	// Trusted has the networks of the proxies. A connection from them must begin with a header. Connections on Unix sockets
-	// are trusted. Without networks, all connections are.
+	// Trusted has the networks of the proxies. A connection from them must begin with a header.
+	// Connections on Unix sockets are trusted. Without networks, all connections are.
 	Trusted []netip.Prefix
-	// Direct serves connections from other addresses as they are, without a header. By default they are refused.
+	// Direct serves connections from other addresses as they are, without a header. By default they
+	// are refused.
 	Direct bool
 }
 
-// Preamble is a value for the field Preamble of [server.Server]. The addresses of the result are those in the header. They
-// are nil, so that the socket's own are used, if the header has none: in version 1 for UNKNOWN, in version 2 for LOCAL,
-// which proxies send with their own requests. The Value is a *[proxy.Header], which has the TLVs of version 2.
+// Preamble is a value for the field Preamble of [server.Server]. The addresses of the result are
+// those in the header. They are nil, so that the socket's own are used, if the header has none: in
+// version 1 for UNKNOWN, in version 2 for LOCAL, which proxies send with their own requests. The
+// Value is a *[proxy.Header], which has the TLVs of version 2.
 func (c Config) Preamble(remote, local net.Addr, b []byte) (server.Preamble, error) {
 	if !c.trusts(remote) {
 		if c.Direct {
@@ -85,8 +87,8 @@ const (
 	headV2    = 16 // signature, version and command, family, length
 )
 
-// length returns the length of the header at the begin of b, sock.ErrWouldBlock if it is not complete, or another error if
-// there is none.
+// length returns the length of the header at the begin of b, sock.ErrWouldBlock if it is not
+// complete, or another error if there is none.
 func length(b []byte) (int, error) {
 	switch {
 	case begins(b, string(proxy.SIGV2)):

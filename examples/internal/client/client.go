@@ -1,4 +1,5 @@
-// Package client has the clients of the examples poll, udp and multithreaded: blocking clients on package net.
+// Package client has the clients of the examples poll, udp and multithreaded: blocking clients on
+// package net.
 package client
 
 import (
@@ -44,8 +45,8 @@ func Beside(ctx context.Context, client, server func(context.Context) error) err
 	return <-clientDone
 }
 
-// TCP connects, sends messages, shuts down the sending side and waits until the server closes the connection. It returns
-// early when the context is done.
+// TCP connects, sends messages, shuts down the sending side and waits until the server closes the
+// connection. It returns early when the context is done.
 func TCP(ctx context.Context, server netip.AddrPort, messages int) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", server.String())
@@ -72,14 +73,15 @@ func TCP(ctx context.Context, server netip.AddrPort, messages int) error {
 	return nil
 }
 
-// Window bounds the datagrams that UDP has under way. They must fit into the receive buffer of the server together,
-// because the system drops datagrams that do not.
+// Window bounds the datagrams that UDP has under way. They must fit into the receive buffer of the
+// server together, because the system drops datagrams that do not.
 const Window = 32
 
 // lost is how long UDP waits for an echo before it fails.
 const lost = 10 * time.Second
 
-// UDP sends datagrams to a server that echoes them, at most Window ahead of the echoes, and returns after the last echo.
+// UDP sends datagrams to a server that echoes them, at most Window ahead of the echoes, and returns
+// after the last echo.
 func UDP(ctx context.Context, server netip.AddrPort, datagrams int) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", server.String())

@@ -130,7 +130,8 @@ func (p *Process) Wait(t *testing.T) string {
 	return p.stdout.String()
 }
 
-// Interrupt interrupts the program, as Ctrl-C does. On Windows it does nothing, because no other process can.
+// Interrupt interrupts the program, as Ctrl-C does. On Windows it does nothing, because no other
+// process can.
 func (p *Process) Interrupt(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -172,7 +173,8 @@ func (p *Process) Echo(t *testing.T) {
 	}
 }
 
-// fill sends without reading until the server stops receiving. Then it reads, and all bytes must come back.
+// fill sends without reading until the server stops receiving. Then it reads, and all bytes must
+// come back.
 func fill(t *testing.T, c net.Conn) {
 	t.Helper()
 	const line, most = "0123456789abcde\n", 256 << 20

@@ -27,13 +27,14 @@ func Mask(f *unix.PollFd) backend.Mask {
 	return m
 }
 
-// Ambiguous are the results of a poll(2) that only PollOne can resolve: while a stream starts or ends, one can
-// be mistaken for the other.
+// Ambiguous are the results of a poll(2) that only PollOne can resolve: while a stream starts or
+// ends, one can be mistaken for the other.
 const Ambiguous = backend.Err | backend.Dead
 
-// PollNow calls poll(2) without blocking, in parts if the system does not take all entries at once. It returns the
-// number of entries with results, or a negative number if the system refused even one entry. A short
-// array is a raw system call; a long one takes too long to keep Go's scheduler waiting.
+// PollNow calls poll(2) without blocking, in parts if the system does not take all entries at once.
+// It returns the number of entries with results, or a negative number if the system refused even
+// one entry. A short array is a raw system call; a long one takes too long to keep Go's scheduler
+// waiting.
 func PollNow(fds []unix.PollFd) int {
 	var now unix.Timespec
 	var r uintptr
@@ -62,9 +63,9 @@ func Wait(fds []unix.PollFd, limit time.Duration) (int, error) {
 	return n, err
 }
 
-// PollOne polls one socket and returns the conditions that hold. A reset sets the error of a TCP socket
-// first and its state a moment later, both under the socket's lock. PollOne therefore takes that lock
-// before it polls, by reading TCP_INFO.
+// PollOne polls one socket and returns the conditions that hold. A reset sets the error of a TCP
+// socket first and its state a moment later, both under the socket's lock. PollOne therefore takes
+// that lock before it polls, by reading TCP_INFO.
 func PollOne(handle uintptr) backend.Mask {
 	fd, ok := FD(handle)
 	if !ok {

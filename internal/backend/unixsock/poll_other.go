@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Poll returns the entry of a poll(2) for an interest. The entry always asks for input, because on these
-// systems poll(2) reports a pending error, and mostly the end of a stream, as input.
+// Poll returns the entry of a poll(2) for an interest. The entry always asks for input, because on
+// these systems poll(2) reports a pending error, and mostly the end of a stream, as input.
 func Poll(fd int, interest backend.Mask) unix.PollFd {
 	f := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	if interest&backend.Out != 0 {
@@ -44,12 +44,13 @@ func Mask(f *unix.PollFd) backend.Mask {
 	return m
 }
 
-// Ambiguous are the results of a poll(2) that only PollOne can resolve. Input can be the end of the stream or
-// an error, and POLLHUP is about one direction on macOS.
+// Ambiguous are the results of a poll(2) that only PollOne can resolve. Input can be the end of the
+// stream or an error, and POLLHUP is about one direction on macOS.
 const Ambiguous = backend.In | backend.Err | backend.Dead
 
-// PollNow calls poll(2) without blocking, in parts if the system does not take all entries at once. It returns
-// the number of entries with results, or a negative number if the system refused even one entry.
+// PollNow calls poll(2) without blocking, in parts if the system does not take all entries at once.
+// It returns the number of entries with results, or a negative number if the system refused even
+// one entry.
 func PollNow(fds []unix.PollFd) int {
 	for {
 		n, err := unix.Poll(fds, 0)
@@ -66,8 +67,8 @@ func PollNow(fds []unix.PollFd) int {
 // longest limits a timeout to what every poll(2) accepts.
 const longest = time.Hour
 
-// Wait calls poll(2) and blocks for at most limit, rounded up to a millisecond. It may return early, without
-// results.
+// Wait calls poll(2) and blocks for at most limit, rounded up to a millisecond. It may return
+// early, without results.
 func Wait(fds []unix.PollFd, limit time.Duration) (int, error) {
 	limit = min(limit, longest)
 	n, err := unix.Poll(fds, int((limit+time.Millisecond-1)/time.Millisecond))

@@ -19,8 +19,8 @@ func FD(handle uintptr) (fd int, ok bool) {
 	return int(handle), true
 }
 
-// Describe returns the kind of a socket. The error is EBADF for a closed descriptor, and ENOTSOCK for
-// one that is no socket.
+// Describe returns the kind of a socket. The error is EBADF for a closed descriptor, and ENOTSOCK
+// for one that is no socket.
 func Describe(handle uintptr) (backend.Kind, error) {
 	fd, ok := FD(handle)
 	if !ok {
@@ -40,8 +40,9 @@ func Describe(handle uintptr) (backend.Kind, error) {
 	return backend.Stream, nil
 }
 
-// inParts is PollNow for entries that the system has refused to poll at once. It refuses more entries than the
-// process may have descriptors (that limit may have been lowered after they were opened), or than it has memory for.
+// inParts is PollNow for entries that the system has refused to poll at once. It refuses more
+// entries than the process may have descriptors (that limit may have been lowered after they were
+// opened), or than it has memory for.
 func inParts(fds []unix.PollFd) int {
 	half := len(fds) / 2
 	if half == 0 {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A case that is left out on some system must be one that is run elsewhere, and be left out for one reason.
+// A case that is left out on some system must be one that is run elsewhere, and be left out for one
+// reason.
 func TestAbsencesExist(t *testing.T) {
 	names := make(map[string]bool)
 	for _, sentence := range Sentences() {

@@ -42,8 +42,8 @@ const (
 const (
 	// limit is how long something that must come may take, on a machine that has much else to do.
 	limit = 2 * time.Minute
-	// limitNow is the limit once something has not come, so that a backend that is deaf to one thing does not cost
-	// minutes for each case about it.
+	// limitNow is the limit once something has not come, so that a backend that is deaf to one
+	// thing does not cost minutes for each case about it.
 	limitNow = 10 * time.Second
 )
 
@@ -120,8 +120,8 @@ func (e *env) port() *port {
 	return p
 }
 
-// newPort makes a port. Its helper stays away, because cases look at what has arrived for operations
-// before they dequeue; see the verb unattended.
+// newPort makes a port. Its helper stays away, because cases look at what has arrived for
+// operations before they dequeue; see the verb unattended.
 func (e *env) newPort() *port {
 	p := e.factory(e.T)
 	core.Of(p).Core.HelpAfter = time.Hour
@@ -272,7 +272,8 @@ func (e *env) check(n note, k any, ev events) {
 	}
 }
 
-// come is now for what must be there already. Where the system tells late it polls until there is as much.
+// come is now for what must be there already. Where the system tells late it polls until there is
+// as much.
 func (e *env) come(p *port, count int) []note {
 	got := e.now(p)
 	if tellsLate {

@@ -13,8 +13,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A socket is one of a case. Where it is tied, its registrations name it (Registration.Sock), and not its
-// handle, so that it vouches for itself.
+// A socket is one of a case. Where it is tied, its registrations name it (Registration.Sock), and
+// not its handle, so that it vouches for itself.
 type socket struct {
 	*sock.Socket
 	tied bool
@@ -120,7 +120,8 @@ func (e *env) nowhere(n sock.Network) netip.AddrPort {
 	return a
 }
 
-// socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems' addresses (104 bytes).
+// socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems'
+// addresses (104 bytes).
 func (e *env) socketPath() string {
 	dir, err := os.MkdirTemp("", "u")
 	e.must(err)
@@ -217,8 +218,8 @@ func (e *env) refusedSocket() *socket {
 	return nil
 }
 
-// refuseConnect starts a connect that fails. It returns false if the call itself has failed, so that
-// nothing is pending; the socket is closed then.
+// refuseConnect starts a connect that fails. It returns false if the call itself has failed, so
+// that nothing is pending; the socket is closed then.
 func (e *env) refuseConnect(s *socket) bool {
 	if err := s.Connect(e.nowhere(sock.TCP4)); !errors.Is(err, sock.ErrWouldBlock) {
 		s.Close()

@@ -47,8 +47,8 @@ func init() {
 	}
 }
 
-// settle waits until all of these states hold of a socket, so that a port must know of them, or is about to be
-// told (tellsLate).
+// settle waits until all of these states hold of a socket, so that a port must know of them, or is
+// about to be told (tellsLate).
 func settle(e *env, s handle, states state) {
 	e.Helper()
 	e.until("the socket's state has arrived", func() bool {
@@ -108,8 +108,8 @@ func (e *env) dup(s handle) fd {
 
 var spares = handles.NewSpares()
 
-// become makes a number name the socket that another names, closing what it named before, if anything.
-// The case closes it.
+// become makes a number name the socket that another names, closing what it named before, if
+// anything. The case closes it.
 func (e *env) become(number uintptr, s handle) fd {
 	const tries = 500
 	f := e.tryBecome(number, s, tries)
@@ -120,8 +120,8 @@ func (e *env) become(number uintptr, s handle) fd {
 	return f
 }
 
-// tryBecome is become that makes another handle where the number does not come back: another thread, perhaps
-// the runtime's, has got it for something else.
+// tryBecome is become that makes another handle where the number does not come back: another
+// thread, perhaps the runtime's, has got it for something else.
 func (e *env) tryBecome(number uintptr, s handle, tries int) fd {
 	e.Helper()
 	if isOpen(number) {

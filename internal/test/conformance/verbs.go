@@ -19,8 +19,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// verbs are the verbs of scripts. The statement's first word is a[0] for those of calls and operations; for the others a
-// begins after it.
+// verbs are the verbs of scripts. The statement's first word is a[0] for those of calls and
+// operations; for the others a begins after it.
 var verbs map[string]verb
 
 func after(f func(r *run, a []string)) func(*run, []string) {

@@ -1,5 +1,5 @@
-// Package porttest has what the tests of ports share: ports on every backend, with hooks between the
-// backend and the port, and pairs of sockets. Only tests import it.
+// Package porttest has what the tests of ports share: ports on every backend, with hooks between
+// the backend and the port, and pairs of sockets. Only tests import it.
 package porttest
 
 import (

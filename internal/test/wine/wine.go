@@ -1,12 +1,12 @@
-// Package wine lists the deviations of Wine from Windows. A test that behaves differently under Wine must name a
-// deviation from this list.
+// Package wine lists the deviations of Wine from Windows. A test that behaves differently under
+// Wine must name a deviation from this list.
 package wine
 
 // A Deviation describes a behavior of Wine that deviates from Windows.
 type Deviation string
 
-// The wineserver uses poll(2), so it cannot report more than poll(2) does. State that it reads from a socket, such
-// as the pending error, is lost for other readers.
+// The wineserver uses poll(2), so it cannot report more than poll(2) does. State that it reads from
+// a socket, such as the pending error, is lost for other readers.
 const (
 	HidesEnd       Deviation = "Wine does not report the end of a stream before all data is read"
 	TakesError     Deviation = "Wine clears the pending error of a socket when a poll reports it"
@@ -21,6 +21,6 @@ const (
 	AsksServer     Deviation = "Wine sends system calls to its server, which has one thread for all processes"
 )
 
-// Here reports whether the deviation applies to this process: whether this is a Wine that deviates. A deviation that is a
-// race cannot be probed, and applies to every Wine.
+// Here reports whether the deviation applies to this process: whether this is a Wine that deviates.
+// A deviation that is a race cannot be probed, and applies to every Wine.
 func (d Deviation) Here() bool { return d != "" && Version() != "" && deviates(d) }
