@@ -31,10 +31,11 @@ var absences = []absence{
 	}},
 	{on: notLinux, why: "vsock is for Linux alone", cases: []string{"E6/VsockFresh"}},
 	{on: slices.Concat(sysvs, []string{"darwin", "windows"}), why: "the system has no Unix sequenced packets", cases: []string{"E1/Packets"}},
-	{on: noRdhup, wine: wine.HidesEnd, why: "the system does not report the end of a stream behind unread data", cases: []string{
-		"E3/HalfCloseWithUnreadData", "E3/HangupAlone", "E8/LevelOutsideTheFilter", "E9/NothingOutsideTheFilter",
-		"T3/OneForEachEnable", "T5/Coalesce", "T6/PolledWhenEnabled",
-	}},
+	{on: noRdhup, wine: wine.HidesEnd,
+		why: "the system does not report the end of a stream behind unread data", cases: []string{
+			"E3/HalfCloseWithUnreadData", "E3/HangupAlone", "E8/LevelOutsideTheFilter", "E9/NothingOutsideTheFilter",
+			"T3/OneForEachEnable", "T5/Coalesce", "T6/PolledWhenEnabled",
+		}},
 	{on: notLinux, why: "a receive does not block once a datagram socket was shut down", cases: []string{"X5/SockPersistsAfterBlocked"}},
 	{wine: wine.TakesError, cases: []string{
 		"E5/ErrorHidesNothing", "E5/ErrorIsNotRead", "E5/RefusedDatagram", "O5/RefusedConnect",
