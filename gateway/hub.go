@@ -402,10 +402,10 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 		if time.Since(began) >= h.hold {
 			return nil, errBehind
 		}
-		if !sleep(ctx, 200*time.Millisecond) {
-			err = errBehind
-		} else {
+		if sleep(ctx, 200*time.Millisecond) {
 			s, err = h.history.state(ctx)
+		} else {
+			err = errBehind
 		}
 	}
 	if err != nil {
