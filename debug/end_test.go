@@ -20,10 +20,18 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A countingWriter counts the writes and flushes that are in progress, and those that were made.
+// A countingWriter counts the writes and flushes that are in progress, those that were made, and the
+// deadlines that were set for one in progress.
 type countingWriter struct {
 	http.ResponseWriter
-	writing, made *atomic.Int64
+	writing, made, limited *atomic.Int64
+}
+
+func (w countingWriter) SetWriteDeadline(at time.Time) error {
+	if w.writing.Load() > 0 {
+		w.limited.Add(1)
+	}
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
 }
 
 func (w countingWriter) Write(b []byte) (int, error) {
@@ -57,10 +65,10 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 			p := newPort[int](t)
 			page := debug.New(debug.Port("p", p))
 			defer page.Close()
-			var writing, made atomic.Int64
+			var writing, made, limited atomic.Int64
 			server := &http.Server{
 				Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					page.ServeHTTP(countingWriter{w, &writing, &made}, r)
+					page.ServeHTTP(countingWriter{w, &writing, &made, &limited}, r)
 				}),
 				ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 					c.(*net.TCPConn).SetWriteBuffer(4 << 10) // so that a few events fill it
@@ -111,6 +119,9 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 			}
 			if err := <-served; err != http.ErrServerClosed {
 				t.Error(err)
+			}
+			if !c.reads && limited.Load() == 0 {
+				t.Error("the blocked write kept the time that every write has")
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package psn_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -201,11 +202,14 @@ func TestProbeRefuses(t *testing.T) {
 		}
 		return ops
 	}
-	for name, wrap := range map[string]func(process) process{
-		"the call fails": func(process) process {
+	for name, c := range map[string]struct {
+		found string
+		wrap  func(process) process
+	}{
+		"the call fails": {"enable: the call", func(process) process {
 			return func(uintptr, []psn.Registration, uint32, []psn.Entry) (int, uint32) { return 0, 10045 }
-		},
-		"disabling always succeeds": func(p process) process {
+		}},
+		"disabling always succeeds": {"enable: registration 0", func(p process) process {
 			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
 				n, code := p(port, regs, timeout, entries)
 				for i := range regs {
@@ -215,16 +219,16 @@ func TestProbeRefuses(t *testing.T) {
 				}
 				return n, code
 			}
-		},
-		"enabling does not look": func(p process) process {
+		}},
+		"enabling does not look": {"a first report", func(p process) process {
 			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
 				for i := range regs {
 					regs[i].Filter = 0
 				}
 				return p(port, regs, min(timeout, 100), entries) // nothing comes
 			}
-		},
-		"one shot is not one": func(p process) process {
+		}},
+		"one shot is not one": {"a second report", func(p process) process {
 			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
 				for i := range regs {
 					if regs[i].Op == enable {
@@ -233,8 +237,8 @@ func TestProbeRefuses(t *testing.T) {
 				}
 				return p(port, regs, timeout, entries)
 			}
-		},
-		"removal is silent": func(p process) process {
+		}},
+		"removal is silent": {"a removal", func(p process) process {
 			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
 				n, code := p(port, regs, timeout, entries)
 				if n > 0 && entries[0].Transfer&0x80 != 0 {
@@ -242,8 +246,8 @@ func TestProbeRefuses(t *testing.T) {
 				}
 				return n, code
 			}
-		},
-		"removal always succeeds": func(p process) process {
+		}},
+		"removal always succeeds": {"remove again", func(p process) process {
 			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
 				n, code := p(port, regs, timeout, entries)
 				if ops(regs) == remove {
@@ -251,13 +255,13 @@ func TestProbeRefuses(t *testing.T) {
 				}
 				return n, code
 			}
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := fakepsn.New(fakepsn.Quirks{}).System()
-			sys.Process = wrap(sys.Process)
-			if err := psn.Probe(sys); !errors.Is(err, errors.ErrUnsupported) {
-				t.Fatalf("Probe = %v; want ErrUnsupported", err)
+			sys.Process = c.wrap(sys.Process)
+			if err := psn.Probe(sys); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), c.found) {
+				t.Fatalf("Probe = %v; want ErrUnsupported, for %s", err, c.found)
 			}
 		})
 	}
