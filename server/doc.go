@@ -2,7 +2,9 @@
 // port, one-shot level registrations that are enabled again when a handler returns, and connections
 // that are freed when their last notification was dequeued. Use it for a protocol of your own where
 // many connections are idle, or where the CPU time of small requests matters. For net/http, and for
-// handlers that block on a net.Conn, see package park.
+// handlers that block on a net.Conn, see package park. A websocket.Server, an sse.Server and a
+// gateway are each an http.Handler, for an http.Server that a park.HTTPServer runs. The page
+// docs/servers.md compares the fields of all of them.
 //
 //	type echo struct{}
 //
@@ -62,8 +64,8 @@
 //
 // # TLS
 //
-// [Server.ServeTLS] adds crypto/tls below each connection. The handler is the same. An idle
-// connection has no goroutine and no buffers.
+// [Server.ServeTLS] and [Server.ListenAndServeTLS] serve TLS with Server.TLSConfig. The handler is
+// the same. An idle connection has no goroutine and no buffers.
 //
 // # Large answers, timers, proxies, restarts
 //
