@@ -389,7 +389,9 @@ func TestStreamClose(t *testing.T) {
 				must(t, s.WriteShared(much))
 				must(t, s.Close(own))
 				wantErr(t, s.Close(nil), ErrStreamClosed)
-				send(t, client, "late")
+				if halfCloser(s.NetConn()) != nil { // others may be closed before it is read, which resets them
+					send(t, client, "late")
+				}
 				wantRest(t, client, string(much))
 				client.Close()
 				wantErr(t, receive(t, closed), own)

@@ -395,7 +395,11 @@ func TestStreamCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 				p := &supplier{size: cut.src.size, fail: cut.src.fail}
-				h := &handler{t: t, open: func(c conn) error { return c.Stream(p) }}
+				streams := make(chan struct{})
+				h := &handler{t: t, open: func(c conn) error {
+					defer close(streams)
+					return c.Stream(p)
+				}}
 				h.closed = func(conn, error) {
 					if k := p.closed.Load(); k != 1 {
 						t.Errorf("reader closed %d times before Close", k)
@@ -405,6 +409,7 @@ func TestStreamCut(t *testing.T) {
 				cut.set(s)
 				connect(s)
 				if c := h.conn(1); cut.act != nil {
+					<-streams // Stream fails on a closed connection
 					cut.act(c)
 				}
 				h.wantCause(1, cut.want)
