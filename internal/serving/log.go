@@ -3,6 +3,8 @@ package serving
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,10 +115,7 @@ func (l *Log) flush(message string) {
 // Flush logs what the current seconds have suppressed. A server calls it when it has ended.
 func (l *Log) Flush() {
 	l.mu.Lock()
-	messages := make([]string, 0, len(l.quotas))
-	for m := range l.quotas {
-		messages = append(messages, m)
-	}
+	messages := slices.Collect(maps.Keys(l.quotas))
 	l.mu.Unlock()
 	for _, m := range messages {
 		l.flush(m)
