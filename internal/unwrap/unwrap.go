@@ -116,27 +116,23 @@ type TLSConn interface {
 
 // AsTLS returns conn if it is a TLSConn.
 func AsTLS(conn net.Conn) (TLSConn, bool) {
-	switch conn := conn.(type) {
-	case *tls.Conn:
-		return conn, true
-	case *tlsrecord.Conn:
-		return conn, true
+	switch conn.(type) {
+	case *tls.Conn, *tlsrecord.Conn:
+		return conn.(TLSConn), true
 	}
 	return nil, false
 }
 
 // PendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
-func PendingTLS(conn net.Conn, hook Hook) TLSConn {
-	for range maxLayers {
-		if isNil(conn) {
-			break
+func PendingTLS(conn net.Conn, hook Hook) (pending TLSConn) {
+	Any(conn, hook, func(c net.Conn) bool {
+		t, ok := AsTLS(c)
+		if ok = ok && !t.ConnectionState().HandshakeComplete; ok {
+			pending = t
 		}
-		if t, ok := AsTLS(conn); ok && !t.ConnectionState().HandshakeComplete {
-			return t
-		}
-		conn, _ = below(conn, hook)
-	}
-	return nil
+		return ok
+	})
+	return pending
 }
 
 // Any reports whether holds is true of conn or of a connection below it.
