@@ -95,7 +95,11 @@ type firstByte struct {
 // Accept returns the next connection that has sent something. It fails with net.ErrClosed after Close, and with the errors
 // of the listener below.
 func (f *FirstByteListener) Accept() (net.Conn, error) {
-	f.once.Do(f.start)
+	f.once.Do(func() {
+		if f.failed == nil {
+			go f.accept()
+		}
+	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -164,12 +168,6 @@ func (f *FirstByteListener) Close() error {
 		f.lot.Close()
 	}
 	return err
-}
-
-func (f *FirstByteListener) start() {
-	if f.failed == nil {
-		go f.accept()
-	}
 }
 
 // accept accepts connections until a permanent error.

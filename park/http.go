@@ -1,14 +1,17 @@
 package park
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,14 +220,10 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	s.endWaits(ctx, served)
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
-		if e := l.wait(ctx); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, l.wait(ctx))
 	}
 	if s.HTTP2 != nil {
-		if e := s.HTTP2.Shutdown(ctx); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, s.HTTP2.Shutdown(ctx))
 	}
 	return err
 }
@@ -246,9 +245,7 @@ func (s *HTTPServer) Close() error {
 	s.waits.close() // the requests of HTTP/2 that wait must know that it was not their client
 	err := s.Server.Close()
 	if s.HTTP2 != nil {
-		if e := s.HTTP2.Close(); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, s.HTTP2.Close())
 	}
 	return err
 }
@@ -294,11 +291,7 @@ func (w logWriter) Write(p []byte) (int, error) { return len(p), w.log.Output(0,
 func (s *HTTPServer) served() []*listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*listener
-	for l := range s.listeners {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Keys(s.listeners))
 }
 
 // install replaces the hooks of the Server by ours, which call the program's.

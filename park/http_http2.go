@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
@@ -13,10 +14,7 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 // and otherwise to net/http, with what was read. An error is not handled here: net/http gets it again when it reads.
 func (hc *httpConn) findPreface() (handed bool) {
 	srv := hc.in.server.Server
-	limit := srv.ReadHeaderTimeout
-	if limit == 0 {
-		limit = srv.ReadTimeout
-	}
+	limit := cmp.Or(srv.ReadHeaderTimeout, srv.ReadTimeout)
 	if limit > 0 {
 		hc.conn.SetReadDeadline(time.Now().Add(limit))
 	}

@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -65,11 +66,7 @@ func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 	if limit > 0 {
 		conn.SetDeadline(time.Now().Add(limit))
 	}
-	ctx := hc.ctx
-	if ctx == nil {
-		ctx = in.ctx
-	}
-	ctx = context.WithValue(ctx, http.LocalAddrContextKey, conn.LocalAddr())
+	ctx := context.WithValue(cmp.Or(hc.ctx, in.ctx), http.LocalAddrContextKey, conn.LocalAddr())
 	if err := conn.HandshakeContext(ctx); err != nil {
 		reason := err.Error()
 		if e, ok := err.(tls.RecordHeaderError); ok && e.Conn != nil && looksLikeHTTP(e.RecordHeader) {

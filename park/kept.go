@@ -91,7 +91,7 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 	if !may {
 		return false, false, held
 	}
-	if !held && !(steady && c.established(l.config.Unwrap)) {
+	if !held && !(steady && c.unfinishedTLS(l.config.Unwrap) == nil) {
 		var err error
 		if held, err = c.readAhead(l.config.Unwrap); err != nil {
 			return false, false, false // ParkWith finds it again
@@ -289,13 +289,6 @@ func (l *Lot) abandon(w *worker, pc *parkedConn) {
 	if pc.runner == w {
 		pc.runner = nil
 	}
-}
-
-// established reports whether all TLS handshakes are complete.
-func (c *Conn) established(hook unwrap.Hook) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pendingTLS(hook) == nil
 }
 
 // beginLinger reports whether a worker may linger, and counts it if so. endLinger must follow.

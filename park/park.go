@@ -74,10 +74,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if f == nil {
 		return fmt.Errorf("park: %w: nil function", socknotify.ErrInvalid)
 	}
-	idle := o.IdleTimeout
-	if idle == 0 {
-		idle = l.config.IdleTimeout
-	}
+	idle := cmp.Or(o.IdleTimeout, l.config.IdleTimeout)
 	immediate := o.Reader != nil && o.Reader.Buffered() > 0
 	checked := o.deaf
 	if c, ok := conn.(*Conn); ok && !o.deaf {
@@ -353,11 +350,12 @@ func (pc *parkedConn) isPending() bool {
 // pending reports whether a call of the function is pending. The caller holds pc.mu.
 func (pc *parkedConn) pending() bool { return pc.state != unparked && pc.state != removed }
 
-// cancel ends a parking whose function has not begun. It reports whether there was one.
-func (l *Lot) cancel(pc *parkedConn) bool {
+// cancel ends a parking whose function has not begun, for an Unpark of conn, which is closed. It reports whether there was
+// one.
+func (l *Lot) cancel(pc *parkedConn, conn net.Conn) bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	if !pc.pending() || pc.state == settling {
+	if !pc.pending() || pc.state == settling || pc.hidesBytes(conn) {
 		return false
 	}
 	l.endParking(pc)

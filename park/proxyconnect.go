@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,9 +130,7 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, int) {
 		return strings.EqualFold(strings.TrimSuffix(name, "."), strings.TrimSuffix(host, "."))
 	})
 	d := p.Dialer
-	if d.Timeout == 0 {
-		d.Timeout = serving.DefaultTimeout
-	}
+	d.Timeout = cmp.Or(d.Timeout, serving.DefaultTimeout)
 	d.ControlContext = func(ctx context.Context, network, address string, raw syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil || !inside && isInside(addr.Addr()) || !p.Allow(r, addr) {

@@ -455,17 +455,12 @@ func (c *serverConn) spawn(f func()) {
 	s.mu.Lock()
 	closing := s.closing
 	if !closing {
-		s.blocking.Add(1)
+		s.blocking.Go(func() { c.run(f) })
 	}
 	s.mu.Unlock()
 	if closing {
 		c.end(ErrServerClosed)
-		return
 	}
-	go func() {
-		defer s.blocking.Done()
-		c.run(f)
-	}()
 }
 
 // run calls f. If f panics or calls runtime.Goexit, run ends the connection.
@@ -580,13 +575,7 @@ func (c *serverConn) hasInput() (bool, error) {
 	in := c.conn
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.ahead != nil {
-		return true, nil
-	}
-	if unwrap.Plain(in.Conn) {
-		return true, nil
-	}
-	if in.SetReadDeadline(time.Now().Add(readyWait)) != nil {
+	if in.ahead != nil || unwrap.Plain(in.Conn) || in.SetReadDeadline(time.Now().Add(readyWait)) != nil {
 		return true, nil
 	}
 	return in.fill(unwrap.ReadPast)

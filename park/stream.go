@@ -1,9 +1,11 @@
 package park
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/socknotify/socknotify/internal/serving"
 	"io"
 	"net"
 	"sync"
@@ -408,9 +410,9 @@ func (s *Stream) due() (next time.Duration, err error) {
 		s.out++
 		s.moved = now
 		add(now, closeLinger)
-	case q != nil && add(q.since, g.writeTimeout()):
+	case q != nil && add(q.since, serving.Or(g.WriteTimeout, serving.DefaultTimeout)):
 		err = ErrSlow
-	case s.out < outClose && add(s.moved, g.idleTimeout()):
+	case s.out < outClose && add(s.moved, g.IdleTimeout):
 		err = ErrIdle
 	}
 	s.mu.Unlock()
@@ -588,11 +590,8 @@ func (s *Stream) closeLocked(cause error) {
 
 // setCause sets the cause for OnClose, unless there is one. The caller holds s.mu.
 func (s *Stream) setCause(cause error) {
-	if cause == nil {
-		cause = ErrStreamClosed
-	}
 	if r := s.needRest(); r.cause == nil {
-		r.cause = cause
+		r.cause = cmp.Or(cause, ErrStreamClosed)
 	}
 }
 
@@ -659,23 +658,21 @@ func (s *Stream) finish(err error) {
 // has ended, and with the cause of ctx.
 func (s *Stream) Flush(ctx context.Context) error {
 	s.mu.Lock()
-	ended := s.out == outEnded
-	var empty chan struct{}
 	if q := s.queue(); q != nil {
-		empty = q.whenEmpty()
-	}
-	s.mu.Unlock()
-	if empty != nil {
+		if q.empty == nil {
+			q.empty = make(chan struct{})
+		}
+		empty := q.empty
+		s.mu.Unlock()
 		select {
 		case <-empty:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		s.mu.Lock()
-		ended = s.out == outEnded
-		s.mu.Unlock()
 	}
-	if ended {
+	defer s.mu.Unlock()
+	if s.out == outEnded {
 		return ErrStreamClosed
 	}
 	return nil

@@ -123,12 +123,6 @@ func (g *Streams) Lots() []*Lot { return g.lots() }
 // start while the sequence is used may be missing.
 func (g *Streams) All() iter.Seq[*Stream] { return slices.Values(g.all()) }
 
-// The timeouts, of which 0 is none.
-func (g *Streams) idleTimeout() time.Duration { return max(g.IdleTimeout, 0) }
-func (g *Streams) writeTimeout() time.Duration {
-	return serving.Or(g.WriteTimeout, serving.DefaultTimeout)
-}
-
 // Open makes s a stream of a connection, which it owns then. The caller may write to it, for
 // example a greeting, and must call [Stream.Start]. A connection with TLS may have its handshake
 // before it.

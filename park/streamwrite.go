@@ -62,13 +62,6 @@ const blockCost = 64
 // cost returns the memory that q needs.
 func (q *streamQueue) cost() int { return q.size + len(q.blocks)*blockCost }
 
-func (q *streamQueue) whenEmpty() chan struct{} {
-	if q.empty == nil {
-		q.empty = make(chan struct{})
-	}
-	return q.empty
-}
-
 // gather returns the first bytes of the queue, in a block or in buf.
 func (q *streamQueue) gather(buf []byte) []byte {
 	if len(q.blocks) == 1 || len(q.blocks[0]) >= len(buf) {
@@ -306,11 +299,7 @@ func (s *Stream) tryWrite(b []byte) (n int, err error) {
 // writeConn writes to the connection, for at most WriteTimeout.
 func (s *Stream) writeConn(b []byte) (n int, err error) {
 	g := s.in
-	until := time.Time{}
-	if d := g.writeTimeout(); d > 0 {
-		until = time.Now().Add(d)
-	}
-	s.conn.SetWriteDeadline(until)
+	s.conn.SetWriteDeadline(deadline(g.WriteTimeout))
 	err = g.log.Guard(s.conn, func() (err error) {
 		n, err = s.conn.Write(b)
 		return err

@@ -2,6 +2,7 @@ package park
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,9 +280,7 @@ func takeBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
 	}
-	if limit == 0 {
-		limit = math.MaxInt64 - 1
-	}
+	limit = cmp.Or(limit, math.MaxInt64-1)
 	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {
 	case errors.Is(err, http.ErrBodyReadAfterClose):

@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"context"
 	"mime/multipart"
 	"net"
@@ -103,12 +104,8 @@ func (q *Suspended) wait() {
 		q.begin()
 		return
 	}
-	idle := time.Duration(-1)
-	if q.timeout > 0 {
-		idle = q.timeout
-	}
 	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: (*suspendedConn)(q),
-		f: endSuspended, idle: idle, await: q.awaits()})
+		f: endSuspended, idle: q.timeout, await: q.awaits()})
 	if err == nil {
 		if server.waits.isClosed() {
 			q.decide(byServer) // Shutdown may not have found the connection in the lot
@@ -227,11 +224,7 @@ func (q *Suspended) abandon() {
 	hc.try(func() {
 		base := q.wireRequest()
 		base.RemoteAddr = hc.conn.RemoteAddr().String()
-		ctx := hc.ctx
-		if ctx == nil {
-			ctx = hc.in.ctx
-		}
-		ctx = context.WithValue(ctx, http.LocalAddrContextKey, hc.conn.LocalAddr())
+		ctx := context.WithValue(cmp.Or(hc.ctx, hc.in.ctx), http.LocalAddrContextKey, hc.conn.LocalAddr())
 		ctx, cancel := context.WithCancelCause(ctx)
 		cancel(http.ErrServerClosed)
 		if c, ok := hc.conn.(connectionStater); ok {

@@ -2,6 +2,7 @@ package park
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"io"
 	"net"
@@ -128,10 +129,7 @@ func appendRequest(b []byte, r *http.Request, body []byte, remote net.Addr) []by
 // appendURL appends the URL: 0, or 1 and the fields if middleware has changed it, or if it is that
 // of a CONNECT request.
 func appendURL(b []byte, r *http.Request) []byte {
-	u := r.URL
-	if u == nil {
-		u = new(url.URL)
-	}
+	u := cmp.Or(r.URL, new(url.URL))
 	if parsed, err := url.ParseRequestURI(r.RequestURI); err == nil && *parsed == *u {
 		return appendNumber(b, 0)
 	}
@@ -188,15 +186,9 @@ func pathValues(r *http.Request) (pairs []string) {
 // A textReader reads what the functions above have appended. What it returns is a part of the text.
 type textReader struct{ rest string }
 
-func (t *textReader) number() (n uint64) {
-	for shift, i := 0, 0; i < len(t.rest); i++ {
-		c := t.rest[i]
-		n |= uint64(c&0x7f) << shift
-		if shift += 7; c < 0x80 {
-			t.rest = t.rest[i+1:]
-			break
-		}
-	}
+func (t *textReader) number() uint64 {
+	n, size := binary.Uvarint([]byte(t.rest[:min(len(t.rest), binary.MaxVarintLen64)]))
+	t.rest = t.rest[size:]
 	return n
 }
 

@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -90,10 +91,7 @@ func (t *Tunnel) Idle() time.Duration {
 // Abort ends the tunnel: both connections are reset, and what was not sent is lost. OnClose gets
 // the cause, which is net.ErrClosed if it is nil. Abort does nothing if the tunnel has ended.
 func (t *Tunnel) Abort(cause error) {
-	if cause == nil {
-		cause = net.ErrClosed
-	}
-	t.end(cause)
+	t.end(cmp.Or(cause, net.ErrClosed))
 }
 
 // shakeHands performs the TLS handshakes of new connections, and begins the tunnel.

@@ -34,8 +34,8 @@ func (l *Lot) Unpark(conn net.Conn) bool {
 		here = true
 	})
 	if err != nil && !here { // the connection is closed
-		if pc := l.findClosed(s.Conn); pc != nil && !pc.hidesBytes(conn) {
-			was = l.cancel(pc)
+		if pc := l.findClosed(s.Conn); pc != nil {
+			was = l.cancel(pc, conn)
 		}
 	}
 	if was {
@@ -57,7 +57,7 @@ func (l *Lot) removeConn(pc *parkedConn, conn net.Conn, entry *atomic.Pointer[pa
 		return false
 	}
 	l.stopLingering(pc)
-	if pc.hidesBytesLocked(conn) {
+	if pc.hidesBytes(conn) {
 		return false // its function must run
 	}
 	was := pc.pending()
@@ -71,18 +71,11 @@ func (l *Lot) removeConn(pc *parkedConn, conn net.Conn, entry *atomic.Pointer[pa
 	return was
 }
 
-// hidesBytesLocked reports whether pc holds bytes that were read ahead and that a caller with conn alone could not
+// hidesBytes reports whether pc holds bytes that were read ahead and that a caller with conn alone could not
 // read. The caller holds pc.mu.
-func (pc *parkedConn) hidesBytesLocked(conn net.Conn) bool {
+func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
 	c, ok := pc.conn.(*Conn)
 	return ok && net.Conn(c) != conn && c.hasBytesAhead()
-}
-
-// hidesBytes is hidesBytesLocked for a caller without the lock.
-func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	return pc.hidesBytesLocked(conn)
 }
 
 // Wake runs the function of a parked connection now, on a goroutine of the lot, although there may be nothing to read. It
