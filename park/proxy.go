@@ -73,9 +73,7 @@ func (g *Tunnels) intercept(r *http.Response) {
 // not net/http's own. That has the connection in an embedded field, and what was read ahead in
 // another.
 func connBelow(body io.ReadWriteCloser) net.Conn {
-	t := reflect.TypeOf(body)
-	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" ||
-		t.Elem().Name() != "readWriteCloserBody" {
+	if !isOfHTTP(body, "readWriteCloserBody") {
 		return nil
 	}
 	field := reflect.ValueOf(body).Elem().FieldByName("ReadWriteCloser")

@@ -34,16 +34,10 @@ func (c *muxedConn) RemoteAddr() net.Addr { return c.stream.NetConn().RemoteAddr
 
 // muxedWriter returns the response of a stream that can be taken over, which may be below others.
 func muxedWriter(w http.ResponseWriter) (muxed.Writer, error) {
-	for {
-		if below, ok := w.(muxed.Writer); ok {
-			return below, nil
-		}
-		u, wraps := w.(interface{ Unwrap() http.ResponseWriter })
-		if !wraps {
-			return nil, http.ErrNotSupported
-		}
-		w = u.Unwrap()
+	if below, ok := innermost(w).(muxed.Writer); ok {
+		return below, nil
 	}
+	return nil, http.ErrNotSupported
 }
 
 // A responseConn is a stream of HTTP/2 as the connection of a Stream. It is woken by the stream of

@@ -224,10 +224,13 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 }
 
 // isResponse reports whether w is net/http's own ResponseWriter for HTTP/1.
-func isResponse(w http.ResponseWriter) bool {
-	t := reflect.TypeOf(w)
+func isResponse(w http.ResponseWriter) bool { return isOfHTTP(w, "response") }
+
+// isOfHTTP reports whether v points to a value of the type of net/http that has the name.
+func isOfHTTP(v any, name string) bool {
+	t := reflect.TypeOf(v)
 	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http" &&
-		t.Elem().Name() == "response"
+		t.Elem().Name() == name
 }
 
 // canSuspend reports whether the request that the session serves can wait without a goroutine.
