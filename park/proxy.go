@@ -94,16 +94,21 @@ type upgradeWriter struct {
 func (w *upgradeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *upgradeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	conn, rw, early, err := hijack(w.ResponseWriter)
 	if err != nil {
 		return nil, nil, err
 	}
-	u := &upgradedConn{Conn: conn, in: w.in}
-	if rw != nil {
+	return &upgradedConn{Conn: conn, in: w.in, early: early}, rw, nil
+}
+
+// hijack is Hijack, and returns what was received after the request, too.
+func hijack(w http.ResponseWriter) (conn net.Conn, rw *bufio.ReadWriter, early []byte, err error) {
+	conn, rw, err = http.NewResponseController(w).Hijack()
+	if err == nil && rw != nil {
 		b, _ := rw.Reader.Peek(rw.Reader.Buffered())
-		u.early = slices.Clone(b)
+		early = slices.Clone(b)
 	}
-	return u, rw, nil
+	return conn, rw, early, err
 }
 
 // The proxy copies from an upgradedConn to an upgradedBody and back, by two calls of io.Copy in
@@ -156,13 +161,23 @@ func (c *upgradedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// detach returns the connection for a tunnel, and what was received from it.
-func (c *upgradedConn) detach() (net.Conn, []byte) {
-	if in, ok := c.Conn.(inSession); ok { // the connection needs no session
-		conn, unread := in.self().detach()
-		return conn, append(c.early, unread...)
+// takeOver is hijack for a connection that needs no session of an HTTPServer any more.
+func takeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+	conn, _, early, err = hijack(w)
+	if err == nil {
+		conn, early = detach(conn, early)
 	}
-	return c.Conn, c.early
+	return conn, early, err
+}
+
+// detach returns the connection below a session, and what was received from it. early is a part of
+// that.
+func detach(conn net.Conn, early []byte) (net.Conn, []byte) {
+	if in, ok := conn.(inSession); ok {
+		conn, unread := in.self().detach()
+		return conn, append(early, unread...)
+	}
+	return conn, early
 }
 
 // An upgradedBody is the response's body, which is the backend's connection.
@@ -213,7 +228,7 @@ func (b *upgradedBody) meet(c *upgradedConn) (joined bool, err error) {
 // join makes the tunnel.
 func (b *upgradedBody) join(c *upgradedConn) error {
 	received := b.readAhead()
-	conn, early := c.detach()
+	conn, early := detach(c.Conn, c.early)
 	_, err := b.in.JoinWith(conn, b.conn, TunnelOptions{FromA: early, FromB: received})
 	return err
 }

@@ -84,13 +84,11 @@ func refuse(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(cod
 // answer makes the tunnel. It fails with the error of the client's connection, which it closes
 // then, or before it has taken that over.
 func (p *ConnectProxy) answer(w http.ResponseWriter, backend net.Conn) error {
-	u := &upgradeWriter{w, p.Tunnels}
-	conn, _, err := u.Hijack()
+	client, early, err := takeOver(w)
 	if err != nil {
 		refuse(w, http.StatusInternalServerError)
 		return err
 	}
-	client, early := conn.(*upgradedConn).detach()
 	if _, err = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
 		_, err = p.Tunnels.JoinWith(client, backend, TunnelOptions{FromA: early})
 	}

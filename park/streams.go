@@ -148,19 +148,10 @@ func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, e
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err
 	}
-	conn, rw, err := http.NewResponseController(w).Hijack()
+	conn, received, err := takeOver(w)
 	if err != nil {
 		g.release()
 		return nil, fmt.Errorf("park: hijack: %w", err)
-	}
-	if rw != nil {
-		b, _ := rw.Reader.Peek(rw.Reader.Buffered())
-		received = slices.Clone(b)
-	}
-	if in, ok := conn.(inSession); ok { // the connection needs no session
-		var unread []byte
-		conn, unread = in.self().detach()
-		received = append(received, unread...)
 	}
 	s.init(g, conn)
 	return received, nil

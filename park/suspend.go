@@ -129,7 +129,7 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 	}
 	q := &Suspended{hc: s.hc, size: size, since: since, timeout: o.Timeout, halfClose: o.HalfClose}
 	s.suspended = q
-	next, err := s.leave()
+	_, next, err := takeOver(s.served.w)
 	if err != nil {
 		s.suspended = nil
 		server.release(undecided, size, since, false)
@@ -138,17 +138,6 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 	q.then, q.head, q.forms = then, string(append(head, next...)), formsOf(r)
 	register(q)
 	return nil
-}
-
-// leave takes the connection from net/http. It returns what net/http has read of the next request.
-func (s *session) leave() (next []byte, err error) {
-	_, rw, err := s.served.w.(http.Hijacker).Hijack()
-	if err != nil {
-		return nil, err
-	}
-	next, _ = rw.Reader.Peek(rw.Reader.Buffered())
-	_, unread := s.detach()
-	return append(next[:len(next):len(next)], unread...), nil
 }
 
 // block waits in the handler's goroutine.
