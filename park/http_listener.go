@@ -33,7 +33,7 @@ type listener struct {
 	queue    []arrival
 	starting map[*httpConn]struct{} // connections run by goroutines
 	closed   bool
-	signal   chan struct{} // the queue may be non-empty
+	changed  sync.Cond     // queue or closed has changed
 	ended    chan struct{} // closed when closed
 }
 
@@ -45,9 +45,11 @@ type arrival struct {
 }
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
-	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
+	l := &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
 		starting: make(map[*httpConn]struct{}), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
-		signal: make(chan struct{}, 1), ended: make(chan struct{}), quiesced: make(chan struct{})}
+		ended: make(chan struct{}), quiesced: make(chan struct{})}
+	l.changed.L = &l.mu
+	return l
 }
 
 // serve accepts connections and has net/http serve them, as well as those that leave the lot.
@@ -110,26 +112,20 @@ func (l *listener) base() context.Context {
 
 // Accept returns the next connection or error in the queue. It fails with net.ErrClosed after Close.
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
-			l.clear()
-			return nil, &net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
-		}
-		if len(l.queue) > 0 {
-			a := l.queue[0]
-			l.queue[0] = arrival{}
-			l.queue = l.queue[1:]
-			l.mu.Unlock()
-			return a.conn, a.err
-		}
-		l.mu.Unlock()
-		select {
-		case <-l.signal:
-		case <-l.ended:
-		}
+	l.mu.Lock()
+	for len(l.queue) == 0 && !l.closed {
+		l.changed.Wait()
 	}
+	if l.closed {
+		l.mu.Unlock()
+		l.clear()
+		return nil, &net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
+	}
+	defer l.mu.Unlock()
+	a := l.queue[0]
+	l.queue[0] = arrival{}
+	l.queue = l.queue[1:]
+	return a.conn, a.err
 }
 
 // push queues a for Accept. It reports whether the listener was open.
@@ -141,10 +137,7 @@ func (l *listener) push(a arrival) bool {
 		return false
 	}
 	l.queue = append(l.queue, a)
-	select {
-	case l.signal <- struct{}{}:
-	default:
-	}
+	l.changed.Signal()
 	return true
 }
 
@@ -238,6 +231,7 @@ func (l *listener) Close() error {
 		conn.Close()
 	}
 	close(l.ended)
+	l.changed.Broadcast()
 	l.mu.Unlock()
 	return l.Listener.Close()
 }
