@@ -449,7 +449,7 @@ func (h methodRecorder) serve(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
-func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
+func (s *HTTPServer) serve(in net.Listener, config *tls.Config) error {
 	if s.Server == nil {
 		in.Close() // as net/http does on every error
 		return errNoServer

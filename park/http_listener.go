@@ -2,6 +2,7 @@ package park
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -19,7 +20,7 @@ type listener struct {
 	server *HTTPServer
 	lot    *Lot
 	linger *wheel.Wheel[*session]
-	config *serverTLS
+	config *tls.Config
 	ctx    context.Context // the base context, set before ctxReady is closed
 
 	ctxWanted  chan struct{} // closed when net/http asks for the context
@@ -44,7 +45,7 @@ type arrival struct {
 	err  error
 }
 
-func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
+func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *tls.Config) *listener {
 	l := &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
 		starting: make(map[*httpConn]struct{}), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
 		ended: make(chan struct{}), quiesced: make(chan struct{})}
@@ -79,7 +80,7 @@ func (l *listener) serve() (err error) {
 	case <-l.ctxWanted:
 		l.setBase()
 		if l.config != nil {
-			l.config.offer(srv) // net/http has initialized srv
+			offer(l.config, srv) // net/http has initialized srv
 		}
 		l.accept()
 	case <-done:
@@ -164,7 +165,7 @@ func (l *listener) accept() {
 // admit passes a new connection to net/http, with TLS after the handshake.
 func (l *listener) admit(conn net.Conn) {
 	if l.config != nil {
-		conn = l.server.tls.server(conn, l.config.config)
+		conn = l.server.tls.server(conn, l.config)
 	}
 	returned := false
 	defer func() {

@@ -14,11 +14,8 @@ import (
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
-// serverTLS is the configuration of ServeTLS.
-type serverTLS struct{ config *tls.Config }
-
 // tlsConfig does what http.Server's ServeTLS does before it listens.
-func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*serverTLS, error) {
+func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 	srv := s.Server
 	if srv.TLSConfig == nil {
 		srv.TLSConfig = &tls.Config{}
@@ -29,21 +26,12 @@ func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*serverTLS, error) {
 		// Without it http.Server.Serve does not set up HTTP/2.
 		srv.TLSConfig.NextProtos = append(slices.Clone(srv.TLSConfig.NextProtos), "h2")
 	}
-	config := srv.TLSConfig.Clone()
-	has := len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil
-	if !has || certFile != "" || keyFile != "" {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, err
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return &serverTLS{config}, nil
+	return withCertificate(srv.TLSConfig.Clone(), certFile, keyFile)
 }
 
 // offer sets the ALPN protocols. They are known only after net/http has initialized srv.
-func (c *serverTLS) offer(srv *http.Server) {
-	protos := slices.Clone(c.config.NextProtos)
+func offer(config *tls.Config, srv *http.Server) {
+	protos := slices.Clone(config.NextProtos)
 	want := func(name string, wanted bool) {
 		switch has := slices.Contains(protos, name); {
 		case has && !wanted:
@@ -54,7 +42,7 @@ func (c *serverTLS) offer(srv *http.Server) {
 	}
 	want("h2", srv.TLSNextProto["h2"] != nil)
 	want("http/1.1", srv.Protocols == nil || srv.Protocols.HTTP1())
-	c.config.NextProtos = protos
+	config.NextProtos = protos
 }
 
 // handshake performs the TLS handshake and then hands the connection to net/http. net/http cannot do it, because a

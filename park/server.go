@@ -149,16 +149,12 @@ func (s *Server) ServeTLS(l net.Listener, certFile, keyFile string) error {
 	if s.TLSConfig != nil {
 		config = s.TLSConfig.Clone()
 	}
-	has := len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil
-	if !has || certFile != "" || keyFile != "" {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			if l != nil {
-				l.Close()
-			}
-			return err
+	config, err := withCertificate(config, certFile, keyFile)
+	if err != nil {
+		if l != nil {
+			l.Close()
 		}
-		config.Certificates = []tls.Certificate{pair}
+		return err
 	}
 	return s.serve(l, config)
 }

@@ -18,10 +18,7 @@ type Suspended struct {
 	// because of the socket, its wheel, its end, or a goroutine that has decided to end the wait. The
 	// first of them to set why has decided. If the connection is not parked yet, wait finds it set.
 
-	then  func(http.ResponseWriter, *http.Request)
-	head  string // see suspended_request.go
-	out   string // the header of the answer, as the handler has left it
-	forms *forms
+	heldRequest
 
 	mu        sync.Mutex
 	why       ending
@@ -178,35 +175,33 @@ func (q *Suspended) begin() {
 	}
 }
 
-// taken is what then needs.
-type taken struct {
+// A heldRequest is what then needs.
+type heldRequest struct {
 	then  func(http.ResponseWriter, *http.Request)
-	head  string
-	out   string
+	head  string // see suspended_request.go
+	out   string // the header of the answer, as the handler has left it
 	forms *forms
-	why   ending
 }
 
 // take ends the wait. The Suspended, which the program may keep, then holds nothing.
-func (q *Suspended) take() (t taken) {
-	hc := q.hc
+func (q *Suspended) take(server *HTTPServer) (t heldRequest, why ending) {
 	q.mu.Lock()
-	t = taken{q.then, q.head, q.out, q.forms, q.why}
-	q.then, q.head, q.out, q.forms, q.hc = nil, "", "", nil, nil
+	t, why = q.heldRequest, q.why
+	q.heldRequest, q.hc, q.stream = heldRequest{}, nil, nil
 	q.mu.Unlock()
-	hc.in.server.release(t.why, q.size, q.since, false)
-	return t
+	server.release(why, q.size, q.since, false)
+	return t, why
 }
 
 // answer calls then. base is the request that net/http has parsed from the head of begin.
 func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
-	t := q.take()
+	t, why := q.take(q.hc.in.server)
 	defer t.forms.remove()
 	ctx := base.Context()
 	if q.halfClose {
 		ctx = context.WithoutCancel(ctx) // it would end with the client's side
 	}
-	r := base.WithContext(withCause(ctx, endings[t.why]))
+	r := base.WithContext(withCause(ctx, endings[why]))
 	in := textReader{t.head}
 	in.skipServed()
 	in.request(r)
@@ -256,7 +251,7 @@ func (s *session) handled(returned bool) {
 func (q *Suspended) drop() {
 	q.decide(byPanic)
 	hc := q.hc
-	t := q.take()
+	t, _ := q.take(hc.in.server)
 	t.forms.remove()
 	hc.finish()
 }

@@ -35,7 +35,7 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 	if err != nil {
 		return err
 	}
-	q := &Suspended{then: then, head: head, forms: formsOf(r), size: size, since: since}
+	q := &Suspended{heldRequest: heldRequest{then: then, head: head, forms: formsOf(r)}, size: size, since: since}
 	x := &suspendedStream{q: q, server: server}
 	if o.Timeout > 0 {
 		x.due = durations.Add(server.lot2.now(), o.Timeout)
@@ -89,22 +89,11 @@ func (x *suspendedStream) SetReadDeadline(time.Time) error {
 	return nil
 }
 
-// take ends the wait. The Suspended, which the program may keep, then holds nothing.
-func (x *suspendedStream) take() (t taken) {
-	q := x.q
-	q.mu.Lock()
-	t = taken{then: q.then, head: q.head, forms: q.forms, why: q.why}
-	q.then, q.head, q.forms, q.stream = nil, "", nil, nil
-	q.mu.Unlock()
-	x.server.release(t.why, q.size, q.since, false)
-	return t
-}
-
 // answer calls then. base is the request that the server has made again.
 func (x *suspendedStream) answer(w http.ResponseWriter, base *http.Request) {
-	t := x.take()
+	t, why := x.q.take(x.server)
 	defer t.forms.remove()
-	r := base.WithContext(withCause(base.Context(), endings[t.why]))
+	r := base.WithContext(withCause(base.Context(), endings[why]))
 	in := textReader{t.head}
 	in.request(r)
 	t.forms.restore(r)
@@ -114,7 +103,8 @@ func (x *suspendedStream) answer(w http.ResponseWriter, base *http.Request) {
 // drop ends the request of a handler that has panicked.
 func (x *suspendedStream) drop() {
 	x.q.decide(byPanic)
-	x.take().forms.remove()
+	t, _ := x.q.take(x.server)
+	t.forms.remove()
 }
 
 // add adds a request of HTTP/2. It reports false if waits is closed.

@@ -42,6 +42,17 @@ func (s *tlsServer) set(cryptoTLS bool, keep func(tls.ConnectionState) bool) {
 	s.options = tlsrecord.Options{Keep: keep, Kept: func(error) { s.kept.Add(1) }}
 }
 
+// withCertificate returns config, with the certificate of the files if it has none or if they are not empty.
+func withCertificate(config *tls.Config, certFile, keyFile string) (*tls.Config, error) {
+	has := len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil
+	if has && certFile == "" && keyFile == "" {
+		return config, nil
+	}
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	config.Certificates = []tls.Certificate{pair}
+	return config, err
+}
+
 // server returns a server's side of a TLS connection, before its handshake.
 func (s *tlsServer) server(conn net.Conn, config *tls.Config) net.Conn {
 	if s.cryptoTLS {
