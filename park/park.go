@@ -350,8 +350,8 @@ func (pc *parkedConn) isPending() bool {
 // pending reports whether a call of the function is pending. The caller holds pc.mu.
 func (pc *parkedConn) pending() bool { return pc.state != unparked && pc.state != removed }
 
-// cancel ends a parking whose function has not begun, for an Unpark of conn, which is closed. It reports whether there was
-// one.
+// cancel ends a parking whose function has not begun, for an Unpark of conn, which is closed. It
+// reports whether there was one.
 func (l *Lot) cancel(pc *parkedConn, conn net.Conn) bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()

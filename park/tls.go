@@ -42,7 +42,8 @@ func (s *tlsServer) set(cryptoTLS bool, keep func(tls.ConnectionState) bool) {
 	s.options = tlsrecord.Options{Keep: keep, Kept: func(error) { s.kept.Add(1) }}
 }
 
-// withCertificate returns config, with the certificate of the files if it has none or if they are not empty.
+// withCertificate returns config. If that has no certificate, or if the files are not empty, it gets
+// the certificate of the files.
 func withCertificate(config *tls.Config, certFile, keyFile string) (*tls.Config, error) {
 	has := len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil
 	if has && certFile == "" && keyFile == "" {

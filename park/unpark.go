@@ -71,8 +71,8 @@ func (l *Lot) removeConn(pc *parkedConn, conn net.Conn, entry *atomic.Pointer[pa
 	return was
 }
 
-// hidesBytes reports whether pc holds bytes that were read ahead and that a caller with conn alone could not
-// read. The caller holds pc.mu.
+// hidesBytes reports whether pc holds bytes that were read ahead and that a caller with conn alone
+// could not read. The caller holds pc.mu.
 func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
 	c, ok := pc.conn.(*Conn)
 	return ok && net.Conn(c) != conn && c.hasBytesAhead()
