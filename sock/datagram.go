@@ -1,8 +1,6 @@
 package sock
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
 // RecvFrom receives one datagram and returns its length and sender. If the datagram is longer than b, the rest is lost.
 func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
@@ -13,14 +11,8 @@ func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
 	defer s.fd.Done()
 	generation := s.fd.Generation()
 	n, from, err := sysRecvFrom(h, b)
-	switch {
-	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, generation)
-		return 0, from, err
-	case err != nil:
-		return 0, from, &Error{"recvfrom", h, err}
-	}
-	return n, from, nil
+	n, err = s.finish("recvfrom", h, dirRecv, generation, n, err)
+	return n, from, err
 }
 
 // SendTo sends one datagram to an address.
@@ -31,7 +23,7 @@ func (s *Socket) SendTo(b []byte, to netip.AddrPort) error {
 	}
 	defer s.fd.Done()
 	generation := s.fd.Generation()
-	_, err := s.finishSend("sendto", h, generation, 0, sysSendTo(h, b, to))
+	_, err := s.finish("sendto", h, dirSend, generation, 0, sysSendTo(h, b, to))
 	return err
 }
 
@@ -58,14 +50,7 @@ func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 	}
 	generation := s.fd.Generation()
 	n, err := sysRecvBatch(h, msgs[:min(len(msgs), MaxBatch)])
-	switch {
-	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, generation)
-		return 0, err
-	case err != nil:
-		return 0, &Error{"recvmmsg", h, err}
-	}
-	return n, nil
+	return s.finish("recvmmsg", h, dirRecv, generation, n, err)
 }
 
 // SendBatch sends up to len(msgs) datagrams, but at most MaxBatch. It returns the number of datagrams sent. If none was
@@ -81,5 +66,5 @@ func (s *Socket) SendBatch(msgs []Message) (int, error) {
 	}
 	generation := s.fd.Generation()
 	n, err := sysSendBatch(h, msgs[:min(len(msgs), MaxBatch)])
-	return s.finishSend("sendmmsg", h, generation, n, err)
+	return s.finish("sendmmsg", h, dirSend, generation, n, err)
 }

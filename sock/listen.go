@@ -1,8 +1,10 @@
 package sock
 
 import (
+	"errors"
 	"net/netip"
 	"runtime"
+	"slices"
 
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
@@ -131,12 +133,8 @@ func (s *Socket) AcceptInto(c *Socket) error {
 	defer s.fd.Done()
 	generation := s.fd.Generation()
 	fd, err := sysAccept(h)
-	switch {
-	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, generation)
+	if _, err := s.finish("accept", h, dirRecv, generation, 0, err); err != nil {
 		return err
-	case err != nil:
-		return &Error{"accept", h, err}
 	}
 	tcp := s.is(kindTCP)
 	if s.is(kindMaybeTCP) {
@@ -153,14 +151,11 @@ func (s *Socket) AcceptInto(c *Socket) error {
 // Acceptable reports whether there may be a connection to accept. On Linux the answer is exact, and costs a ninth of an
 // Accept that returns ErrWouldBlock. On other systems Acceptable returns true for every open socket.
 func (s *Socket) Acceptable() bool {
-	h, ok := s.fd.Use()
-	if !ok {
-		return false
-	}
-	defer s.fd.Done()
-	return sysAcceptable(h)
+	return get(s, sysAcceptable)
 }
 
 // IsExhausted reports whether err means that the system has run out of descriptors or memory, so that the call may
 // succeed later.
-func IsExhausted(err error) bool { return sysExhausted(err) }
+func IsExhausted(err error) bool {
+	return slices.ContainsFunc(exhausted[:], func(e error) bool { return errors.Is(err, e) })
+}

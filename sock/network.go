@@ -91,28 +91,22 @@ func addAddress[A any](err error, addr A) error {
 }
 
 // LocalAddr returns the local address of a TCP or UDP socket, or the zero AddrPort.
-func (s *Socket) LocalAddr() netip.AddrPort { return s.addr(sysLocalAddr) }
+func (s *Socket) LocalAddr() netip.AddrPort { return get(s, sysLocalAddr) }
 
 // RemoteAddr returns the peer's address of a TCP or UDP socket, or the zero AddrPort.
-func (s *Socket) RemoteAddr() netip.AddrPort { return s.addr(sysRemoteAddr) }
+func (s *Socket) RemoteAddr() netip.AddrPort { return get(s, sysRemoteAddr) }
 
 // LocalPath returns the path or abstract name to which a Unix socket is bound, or "".
-func (s *Socket) LocalPath() string {
-	h, ok := s.fd.Use()
-	if !ok {
-		return ""
-	}
-	defer s.fd.Done()
-	return sysLocalPath(h)
-}
+func (s *Socket) LocalPath() string { return get(s, sysLocalPath) }
 
-func (s *Socket) addr(get func(h uintptr) netip.AddrPort) netip.AddrPort {
+// get calls f with the handle. It returns the zero value for a closed socket.
+func get[T any](s *Socket, f func(h uintptr) T) (v T) {
 	h, ok := s.fd.Use()
 	if !ok {
-		return netip.AddrPort{}
+		return v
 	}
 	defer s.fd.Done()
-	return get(h)
+	return f(h)
 }
 
 // do calls f with the handle and converts its error. It is for calls outside the hot path.
@@ -143,4 +137,40 @@ func zoneID(zone string) (uint32, error) {
 		return 0, err
 	}
 	return uint32(i.Index), nil
+}
+
+// Names holds the names of a socket in printable form: addresses with ports, or the path of a Unix socket. A name
+// that the socket does not have is "".
+type Names struct {
+	Network       string // tcp, udp, unix or unixgram
+	Local, Remote string // Remote is set for TCP and UDP only
+	Listening     bool
+}
+
+// NamesOf returns the names of the socket with the given handle. The caller must ensure that the handle is not
+// closed during the call; otherwise the result may describe another socket.
+func NamesOf(handle uintptr) (Names, error) {
+	kind, err := sysDescribe(handle)
+	if err != nil {
+		return Names{}, &Error{"names", handle, err}
+	}
+	n := Names{Listening: kind.listening}
+	local := sysLocalAddr(handle)
+	switch {
+	case local == netip.AddrPort{}:
+		n.Network, n.Local = "unixgram", sysLocalPath(handle)
+		if kind.stream {
+			n.Network = "unix"
+		}
+		return n, nil
+	case kind.stream:
+		n.Network = "tcp"
+	default:
+		n.Network = "udp"
+	}
+	n.Local = local.String()
+	if remote := sysRemoteAddr(handle); remote.IsValid() {
+		n.Remote = remote.String()
+	}
+	return n, nil
 }

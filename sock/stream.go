@@ -51,7 +51,7 @@ func (s *Socket) recordShortRecv(b []byte, generation uint64, n int) {
 	}
 }
 
-// finishRecvSlow is finishRecv for a receive that returned no bytes or failed.
+// finishRecvSlow returns the result of a receive that returned no bytes or failed.
 func (s *Socket) finishRecvSlow(h uintptr, b []byte, generation uint64, e ioError) (int, error) {
 	n, err := 0, error(nil)
 	if ioFailed(e) {
@@ -63,11 +63,8 @@ func (s *Socket) finishRecvSlow(h uintptr, b []byte, generation uint64, e ioErro
 	case err == ErrWouldBlock && s.is(kindTCP) && !fdstate.ShortDrains(generation):
 		s.fd.MaybeBlocked(dirRecv) // with urgent data, an interrupted receive returns EAGAIN on Linux too
 		return 0, err
-	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, generation)
-		return 0, err
 	case err != nil:
-		return 0, &Error{"recv", h, err}
+		return s.finish("recv", h, dirRecv, generation, 0, err)
 	case s.is(kindStream):
 		return 0, io.EOF
 	}
@@ -107,7 +104,7 @@ func (s *Socket) send(b []byte) (int, error) {
 // finishSendSlow returns the result of a send that failed.
 func (s *Socket) finishSendSlow(h uintptr, b []byte, generation uint64, e ioError) (int, error) {
 	n, err := sendAgain(h, b, e)
-	return s.finishSend("send", h, generation, n, err)
+	return s.finish("send", h, dirSend, generation, n, err)
 }
 
 // SendV sends several buffers as if they were one, with one system call. On a stream it sends at most 256 KiB and 64
@@ -124,7 +121,7 @@ func (s *Socket) SendV(bufs [][]byte) (int, error) {
 func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
 	generation := s.fd.Generation()
 	n, err := sysSendV(h, bufs, s.is(kindStream))
-	return s.finishSend("sendmsg", h, generation, n, err)
+	return s.finish("sendmsg", h, dirSend, generation, n, err)
 }
 
 // SendFile sends up to n bytes of a file, but at most 1 MiB, starting at an offset. It returns the number of bytes
@@ -145,19 +142,20 @@ func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
 	if sent == 0 && err == nil {
 		return 0, io.EOF
 	}
-	return s.finishSend("sendfile", h, generation, sent, err)
+	return s.finish("sendfile", h, dirSend, generation, sent, err)
 }
 
 // maxSendFile is the maximum number of bytes of one SendFile, so that one socket does not delay the others of a worker.
 const maxSendFile = 1 << 20
 
-// finishSend returns the result of a send.
-func (s *Socket) finishSend(op string, h uintptr, generation uint64, n int, err error) (int, error) {
+// finish returns the result of a call that sends or receives.
+func (s *Socket) finish(op string, h uintptr, d fdstate.Dir, generation uint64, n int, err error) (
+	int, error) {
 	switch {
 	case err == nil:
 		return n, nil
 	case err == ErrWouldBlock:
-		s.fd.Blocked(dirSend, generation)
+		s.fd.Blocked(d, generation)
 		return 0, err
 	}
 	return 0, &Error{op, h, err}

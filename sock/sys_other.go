@@ -48,7 +48,6 @@ func sysDescribe(uintptr) (description, error)                       { return de
 func sysNonblock(uintptr) error                                      { return errSystem }
 func sysDup(uintptr) (uintptr, error)                                { return 0, errSystem }
 func sysIsTCP(uintptr) bool                                          { return false }
-func sysExhausted(error) bool                                        { return false }
 func hasKeepAlive(uintptr) (bool, error)                             { return false, errSystem }
 func setKeepAlive(uintptr, bool) error                               { return errSystem }
 func getTCP(uintptr, int) (int, error)                               { return 0, errSystem }
@@ -57,5 +56,7 @@ func setTCP(uintptr, int, int) error                                 { return er
 func sysSendFile(h uintptr, f *os.File, offset int64, n int) (int, error) {
 	return copyFile(h, f, offset, n)
 }
+
+var exhausted []error
 
 const keepIdle, keepInterval, keepCount = 0, 0, 0

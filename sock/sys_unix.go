@@ -7,23 +7,7 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/internal/fdstate"
 )
-
-func (n Network) sys() (domain, typ int) {
-	domain, typ = unix.AF_INET, unix.SOCK_STREAM
-	switch n {
-	case TCP6, UDP6:
-		domain = unix.AF_INET6
-	case Unix, UnixDatagram:
-		domain = unix.AF_UNIX
-	}
-	if !n.stream() {
-		typ = unix.SOCK_DGRAM
-	}
-	return domain, typ
-}
 
 func sysSocket(n Network) (uintptr, error) {
 	domain, typ := n.sys()
@@ -71,75 +55,32 @@ func sysReusePort(h uintptr, on bool) error {
 	if reusePort == 0 {
 		return errors.ErrUnsupported
 	}
-	return set(h, unix.SOL_SOCKET, reusePort, on)
+	return setFlag(h, unix.SOL_SOCKET, reusePort, on)
 }
 
-func sysClose(h uintptr) error              { return unix.Close(int(h)) }
-func sysDetached(uintptr)                   {}
-func sysShutdown(h uintptr, how How) error  { return unix.Shutdown(int(h), int(how)) }
-func sysNonblock(h uintptr) error           { return unix.SetNonblock(int(h), true) }
-func sysNoDelay(h uintptr, on bool) error   { return set(h, unix.IPPROTO_TCP, unix.TCP_NODELAY, on) }
-func sysDualStack(h uintptr, on bool) error { return set(h, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, !on) }
-
-func sysHasNoDelay(h uintptr) (bool, error) { return has(h, unix.IPPROTO_TCP, unix.TCP_NODELAY) }
-func hasKeepAlive(h uintptr) (bool, error)  { return has(h, unix.SOL_SOCKET, unix.SO_KEEPALIVE) }
-
-func has(h uintptr, level, option int) (bool, error) {
-	v, err := unix.GetsockoptInt(int(h), level, option)
-	return v != 0, err
+func getOption(h uintptr, level, option int) (int, error) {
+	return unix.GetsockoptInt(int(h), level, option)
 }
 
-func getTCP(h uintptr, option int) (int, error) {
-	v, err := unix.GetsockoptInt(int(h), unix.IPPROTO_TCP, option)
-	if err == unix.ENOPROTOOPT {
-		return 0, errors.ErrUnsupported
-	}
-	return v, err
+func setOption(h uintptr, level, option, value int) error {
+	return unix.SetsockoptInt(int(h), level, option, value)
 }
 
-func set(h uintptr, level, option int, on bool) error {
-	v := 0
-	if on {
-		v = 1
-	}
-	return unix.SetsockoptInt(int(h), level, option, v)
-}
+const (
+	errNoOption = unix.ENOPROTOOPT
+	soError     = unix.SO_ERROR
+)
 
-func sysErr(h uintptr) error {
-	v, err := unix.GetsockoptInt(int(h), unix.SOL_SOCKET, unix.SO_ERROR)
-	if err != nil {
-		return err
-	}
-	if v != 0 {
-		return unix.Errno(v)
-	}
-	return nil
-}
+var exhausted = [...]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM}
 
-func sysBuffer(h uintptr, d fdstate.Dir, n int) error {
-	option := unix.SO_RCVBUF
-	if d == fdstate.Send {
-		option = unix.SO_SNDBUF
-	}
-	return unix.SetsockoptInt(int(h), unix.SOL_SOCKET, option, n)
-}
+func sysClose(h uintptr) error             { return unix.Close(int(h)) }
+func sysDetached(uintptr)                  {}
+func sysShutdown(h uintptr, how How) error { return unix.Shutdown(int(h), int(how)) }
+func sysNonblock(h uintptr) error          { return unix.SetNonblock(int(h), true) }
 
 func sysLinger(h uintptr, reset bool) error {
-	var l unix.Linger
-	if reset {
-		l.Onoff = 1
-	}
+	l := unix.Linger{Onoff: int32(flag(reset))}
 	return unix.SetsockoptLinger(int(h), unix.SOL_SOCKET, unix.SO_LINGER, &l)
-}
-
-func setKeepAlive(h uintptr, on bool) error { return set(h, unix.SOL_SOCKET, unix.SO_KEEPALIVE, on) }
-
-func setTCP(h uintptr, option, value int) error {
-	err := unix.SetsockoptInt(int(h), unix.IPPROTO_TCP, option, value)
-	if err == unix.ENOPROTOOPT {
-		return errors.ErrUnsupported
-	}
-	return err
 }
 
 func sysDescribe(h uintptr) (d description, err error) {
@@ -170,15 +111,6 @@ func sysDescribe(h uintptr) (d description, err error) {
 }
 
 func sysIsTCP(h uintptr) bool { return isTCP(int(h)) }
-
-func sysExhausted(err error) bool {
-	for _, e := range [...]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
 
 func sysBindUnix(h uintptr, path string) error {
 	return unix.Bind(int(h), &unix.SockaddrUnix{Name: path})

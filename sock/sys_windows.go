@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
-
-	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 var (
@@ -34,6 +32,20 @@ const (
 	soError      = 0x1007
 	soType       = 0x1008
 )
+
+// errNoOption is returned for keep-alive options by Windows before 10 1709, or 1703 for the number of
+// probes.
+const errNoOption = windows.WSAENOPROTOOPT
+
+var exhausted = [...]error{windows.WSAEMFILE, windows.WSAENOBUFS, windows.ERROR_NOT_ENOUGH_MEMORY}
+
+func getOption(h uintptr, level, option int) (int, error) {
+	return windows.GetsockoptInt(windows.Handle(h), level, option)
+}
+
+func setOption(h uintptr, level, option, value int) error {
+	return windows.SetsockoptInt(windows.Handle(h), level, option, value)
+}
 
 // winsock initializes Winsock, which is required before the first socket is created. It is never shut down.
 var winsock = sync.OnceValue(func() error {
@@ -82,17 +94,8 @@ func socket(n Network) (uintptr, error) {
 	if err := winsock(); err != nil {
 		return 0, err
 	}
-	family, typ := int32(windows.AF_INET), int32(windows.SOCK_STREAM)
-	switch n {
-	case TCP6, UDP6:
-		family = windows.AF_INET6
-	case Unix, UnixDatagram:
-		family = windows.AF_UNIX
-	}
-	if !n.stream() {
-		typ = windows.SOCK_DGRAM
-	}
-	h, err := windows.WSASocket(family, typ, 0, nil, 0, socketFlags)
+	family, typ := n.sys()
+	h, err := windows.WSASocket(int32(family), int32(typ), 0, nil, 0, socketFlags)
 	switch err {
 	case nil:
 		return uintptr(h), nil
@@ -177,74 +180,11 @@ func sysClose(h uintptr) error { return windows.Closesocket(windows.Handle(h)) }
 
 func sysShutdown(h uintptr, how How) error { return windows.Shutdown(windows.Handle(h), int(how)) }
 
-func sysExhausted(err error) bool {
-	for _, e := range [...]error{windows.WSAEMFILE, windows.WSAENOBUFS, windows.ERROR_NOT_ENOUGH_MEMORY} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-func sysErr(h uintptr) error {
-	v, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soError)
-	if err != nil {
-		return err
-	}
-	if v != 0 {
-		return windows.Errno(v)
-	}
-	return nil
-}
-
-func set(h uintptr, level, option, value int) error {
-	return windows.SetsockoptInt(windows.Handle(h), level, option, value)
-}
-
-func flag(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
-}
-
-func sysNoDelay(h uintptr, on bool) error {
-	return set(h, windows.IPPROTO_TCP, windows.TCP_NODELAY, flag(on))
-}
-
-func sysHasNoDelay(h uintptr) (bool, error) { return has(h, windows.IPPROTO_TCP, windows.TCP_NODELAY) }
-func hasKeepAlive(h uintptr) (bool, error)  { return has(h, windows.SOL_SOCKET, windows.SO_KEEPALIVE) }
-
-func has(h uintptr, level, option int) (bool, error) {
-	v, err := windows.GetsockoptInt(windows.Handle(h), level, option)
-	return v != 0, err
-}
-
-func getTCP(h uintptr, option int) (int, error) {
-	v, err := windows.GetsockoptInt(windows.Handle(h), windows.IPPROTO_TCP, option)
-	if err == windows.WSAENOPROTOOPT {
-		return 0, errors.ErrUnsupported
-	}
-	return v, err
-}
-
 // sysIsTCP is called for connections of a listener that is not TCP itself. On Windows such connections are never TCP.
 func sysIsTCP(uintptr) bool { return false }
 
-func sysDualStack(h uintptr, on bool) error {
-	return set(h, windows.IPPROTO_IPV6, windows.IPV6_V6ONLY, flag(!on))
-}
-
 // sysReusePort is not supported: SO_REUSEADDR lets several sockets use an address, but does not distribute connections.
 func sysReusePort(uintptr, bool) error { return errors.ErrUnsupported }
-
-func sysBuffer(h uintptr, d fdstate.Dir, n int) error {
-	option := windows.SO_RCVBUF
-	if d == fdstate.Send {
-		option = windows.SO_SNDBUF
-	}
-	return set(h, windows.SOL_SOCKET, option, n)
-}
 
 func sysLinger(h uintptr, reset bool) error {
 	l := windows.Linger{Onoff: int32(flag(reset))}
@@ -256,18 +196,6 @@ const (
 	keepInterval = windows.TCP_KEEPINTVL
 	keepCount    = windows.TCP_KEEPCNT
 )
-
-func setKeepAlive(h uintptr, on bool) error {
-	return set(h, windows.SOL_SOCKET, windows.SO_KEEPALIVE, flag(on))
-}
-
-func setTCP(h uintptr, option, value int) error {
-	err := set(h, windows.IPPROTO_TCP, option, value)
-	if err == windows.WSAENOPROTOOPT { // before Windows 10 1709, or 1703 for the number of probes
-		return errors.ErrUnsupported
-	}
-	return err
-}
 
 type (
 	rawAny   = windows.RawSockaddrAny
