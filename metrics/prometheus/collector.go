@@ -65,36 +65,33 @@ func (c *Collector) Add(name string, p Port) {
 
 // AddServer adds a server. The name is the value of the label server.
 func (c *Collector) AddServer(name string, s Server) {
-	c.add(key{false, name}, func(ch chan<- client.Metric, name string) {
-		collect(ch, metric.Server(), s.Stats(), serverLabels, name)
-	})
+	addServer(c, name, metric.Server(), s.Stats)
 }
 
 // AddLot adds a lot. The name is the value of the label server.
 func (c *Collector) AddLot(name string, l Lot) {
-	c.add(key{false, name}, func(ch chan<- client.Metric, name string) {
-		collect(ch, metric.Lot(), l.Stats(), serverLabels, name)
-	})
+	addServer(c, name, metric.Lot(), l.Stats)
 }
 
 // AddParkServer adds a server of package park, with its lot. The name is the value of the label server.
 func (c *Collector) AddParkServer(name string, s *park.Server) {
-	c.add(key{false, name}, func(ch chan<- client.Metric, name string) {
-		collect(ch, metric.ParkServer(), s.Stats(), serverLabels, name)
-	})
+	addServer(c, name, metric.ParkServer(), s.Stats)
 }
 
 // AddHTTPServer adds an HTTP server of package park, with its lots. The name is the value of the label server.
 func (c *Collector) AddHTTPServer(name string, s *park.HTTPServer) {
-	c.add(key{false, name}, func(ch chan<- client.Metric, name string) {
-		collect(ch, metric.HTTPServer(), s.Stats(), serverLabels, name)
-	})
+	addServer(c, name, metric.HTTPServer(), s.Stats)
 }
 
 // AddTunnels adds tunnels of package park, with their lot. The name is the value of the label server.
 func (c *Collector) AddTunnels(name string, t *park.Tunnels) {
+	addServer(c, name, metric.Tunnels(), t.Stats)
+}
+
+// addServer adds what has the label server.
+func addServer[S any](c *Collector, name string, set metric.Set[S], read func() S) {
 	c.add(key{false, name}, func(ch chan<- client.Metric, name string) {
-		collect(ch, metric.Tunnels(), t.Stats(), serverLabels, name)
+		collect(ch, set, read(), serverLabels, name)
 	})
 }
 
