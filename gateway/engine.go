@@ -320,27 +320,15 @@ var ErrStream = errors.New("gateway: the stream cannot be as configured")
 // apply changes a stream that exists to what is set in c.
 func (c *StreamConfig) apply(ctx context.Context, js jetstream.JetStream,
 	now jetstream.StreamConfig, log *slog.Logger) error {
-	changed, names := now, []string(nil)
-	if c.Replicas > 0 && c.Replicas != now.Replicas {
-		changed.Replicas = c.Replicas
-		names = append(names, fmt.Sprintf("Replicas from %d to %d", now.Replicas, c.Replicas))
-	}
-	if c.MaxAge > 0 && c.MaxAge != now.MaxAge {
-		changed.MaxAge = c.MaxAge
-		names = append(names, fmt.Sprintf("MaxAge from %v to %v", now.MaxAge, c.MaxAge))
-	}
-	if c.MaxBytes > 0 && c.MaxBytes != now.MaxBytes {
-		changed.MaxBytes = c.MaxBytes
-		names = append(names, fmt.Sprintf("MaxBytes from %d to %d", now.MaxBytes, c.MaxBytes))
-	}
+	changed := now
 	window := cmp.Or(c.Window, now.Duplicates)
-	if changed.MaxAge > 0 {
-		window = min(window, changed.MaxAge)
+	if age := cmp.Or(c.MaxAge, now.MaxAge); age > 0 {
+		window = min(window, age)
 	}
-	if window != now.Duplicates {
-		changed.Duplicates = window
-		names = append(names, fmt.Sprintf("Window from %v to %v", now.Duplicates, window))
-	}
+	names := differ(nil, "Replicas", &changed.Replicas, c.Replicas)
+	names = differ(names, "MaxAge", &changed.MaxAge, c.MaxAge)
+	names = differ(names, "MaxBytes", &changed.MaxBytes, c.MaxBytes)
+	names = differ(names, "Window", &changed.Duplicates, window)
 	if len(names) == 0 {
 		return nil
 	}
@@ -350,6 +338,16 @@ func (c *StreamConfig) apply(ctx context.Context, js jetstream.JetStream,
 		log.Info("gateway: the stream was changed", "stream", now.Name, "what", what)
 	}
 	return refusal(err, what)
+}
+
+// differ changes a setting to what is wanted, unless that is 0, and adds the change to names.
+func differ[N int | int64 | time.Duration](names []string, name string, now *N, want N) []string {
+	if want == 0 || want == *now {
+		return names
+	}
+	names = append(names, fmt.Sprintf("%s from %v to %v", name, *now, want))
+	*now = want
+	return names
 }
 
 // refusal returns ErrStream for an answer of JetStream that no waiting will change, and other

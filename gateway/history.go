@@ -184,26 +184,12 @@ func (h *history) askState() (streamState, error) {
 func (h *history) readState() (s streamState, err error) {
 	asked := time.Now()
 	var answer struct {
-		Error  *apiError
-		Config struct {
-			Metadata map[string]string
-			MaxAge   time.Duration `json:"max_age"`
-			MaxBytes int64         `json:"max_bytes"`
-			MaxMsgs  int64         `json:"max_msgs"`
-			MaxEvent int64         `json:"max_msg_size"`
-		}
-		State struct {
-			First   uint64    `json:"first_seq"`
-			At      time.Time `json:"first_ts"`
-			Last    uint64    `json:"last_seq"`
-			LastAt  time.Time `json:"last_ts"`
-			Missing int       `json:"num_deleted"` // between the two
-			Deleted []uint64
-		}
+		Error *apiError
+		jetstream.StreamInfo
 		Cluster struct {
 			Leader   string
 			Replicas []Member
-		}
+		} `json:"cluster"`
 	}
 	if err := h.call("STREAM.INFO.", nil, &answer); err != nil {
 		return s, err
@@ -221,20 +207,22 @@ func (h *history) readState() (s streamState, err error) {
 	}
 	c := &answer.Config
 	s = streamState{epoch: c.Metadata[epochKey], eras: erasOf(c.Metadata),
-		first: answer.State.First, last: answer.State.Last, members: members, keeps: math.MaxUint64, maxAge: math.MaxInt64}
+		first: answer.State.FirstSeq, last: answer.State.LastSeq, members: members,
+		keeps: math.MaxUint64, maxAge: math.MaxInt64}
 	if c.MaxAge > 0 {
 		s.maxAge = c.MaxAge
 	}
 	if c.MaxBytes > 0 {
-		if c.MaxEvent <= 0 {
-			c.MaxEvent = h.conn.MaxPayload()
+		largest := int64(c.MaxMsgSize)
+		if largest <= 0 {
+			largest = h.conn.MaxPayload()
 		}
-		s.keeps = uint64(c.MaxBytes / (c.MaxEvent + recordHead))
+		s.keeps = uint64(c.MaxBytes / (largest + recordHead))
 	}
 	if c.MaxMsgs > 0 {
 		s.keeps = min(s.keeps, uint64(c.MaxMsgs))
 	}
-	if n := answer.State.Missing; n > 0 { // the leader was a replica with a hole
+	if n := answer.State.NumDeleted; n > 0 { // the leader was a replica with a hole
 		if hole := (holeKey{s.leader(), n}); hole != h.hole {
 			details := map[string]bool{"deleted_details": true}
 			if err := h.call("STREAM.INFO.", details, &answer); err != nil {
@@ -248,14 +236,15 @@ func (h *history) readState() (s streamState, err error) {
 	}
 	if c.MaxAge > 0 && s.first <= s.last {
 		young := asked.Add(min(maxSkew, c.MaxAge/8) - c.MaxAge)
-		if answer.State.At.Before(young) {
-			since, err := h.since(young)
+		if answer.State.FirstTime.Before(young) {
+			since, err := h.find(map[string]any{
+				"start_time": young.UTC(), "next_by_subj": storedPrefix + ">"})
 			switch {
 			case err != nil:
 				return s, err
 			case since > 0:
 				s.first = max(s.first, since)
-			case answer.State.LastAt.Before(young):
+			case answer.State.LastTime.Before(young):
 				s.first = s.last + 1
 			default: // another node takes itself for the leader
 				return s, errBehind
@@ -265,14 +254,12 @@ func (h *history) readState() (s streamState, err error) {
 	return s, nil
 }
 
-// since returns the sequence of the first event that was stored at a time or later, or 0. The
-// leader answers.
-func (h *history) since(at time.Time) (uint64, error) {
+// find returns the sequence of the event that a request describes, or 0. The leader answers.
+func (h *history) find(request any) (uint64, error) {
 	var answer struct {
 		Error   *apiError
 		Message struct{ Seq uint64 }
 	}
-	request := map[string]any{"start_time": at.UTC(), "next_by_subj": storedPrefix + ">"}
 	err := h.call("STREAM.MSG.GET.", request, &answer)
 	switch e := answer.Error; {
 	case err != nil:
@@ -379,20 +366,7 @@ func (h *history) last(ctx context.Context, filter string) (uint64, error) {
 		return 0, err
 	}
 	defer h.release()
-	var answer struct {
-		Error   *apiError
-		Message struct{ Seq uint64 }
-	}
-	err := h.call("STREAM.MSG.GET.", map[string]string{"last_by_subj": storedPrefix + filter}, &answer)
-	switch {
-	case err != nil:
-		return 0, err
-	case answer.Error != nil && answer.Error.Code == 404:
-		return 0, nil
-	case answer.Error != nil:
-		return 0, fmt.Errorf("%w: %s", errNoStream, answer.Error.Description)
-	}
-	return answer.Message.Seq, nil
+	return h.find(map[string]string{"last_by_subj": storedPrefix + filter})
 }
 
 // A getRequest is a direct get.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -466,12 +467,9 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 
 // ahead reports whether a client has seen more than the stream has.
 func ahead(wants []want, s streamState) bool {
-	for _, w := range wants {
-		if w.after.epoch == s.epoch && w.after.seq > s.last {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(wants, func(w want) bool {
+		return w.after.epoch == s.epoch && w.after.seq > s.last
+	})
 }
 
 // join makes s a client of the filters. What it has missed is delivered first. If it fails, leave
@@ -518,13 +516,10 @@ func (h *hub) leave(s *subscriber) {
 	}
 }
 
-func (h *hub) all() (feeds []*feed) {
+func (h *hub) all() []*feed {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for _, f := range h.feeds {
-		feeds = append(feeds, f)
-	}
-	return feeds
+	return slices.Collect(maps.Values(h.feeds))
 }
 
 // close ends the hub's goroutines. Clients must have left, and none may join.

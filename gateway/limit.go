@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"sync"
@@ -31,11 +32,8 @@ func newLimiter(r Rate) *limiter {
 		return nil
 	}
 	every := time.Second / time.Duration(r.PerSecond)
-	burst := r.Burst
-	if burst == 0 {
-		burst = r.PerSecond
-	}
-	return &limiter{every: every, span: every * time.Duration(burst), clock: clock.Current(),
+	burst := time.Duration(cmp.Or(r.Burst, r.PerSecond))
+	return &limiter{every: every, span: every * burst, clock: clock.Current(),
 		full: make(map[string]time.Time), prune: minPrune}
 }
 

@@ -106,28 +106,18 @@ func (g *Gateway) newMercure(config *MercureConfig) error {
 		return nil
 	}
 	m := &mercure{g: g, config: *config, selectors: make(map[string]*watched)}
-	m.events = &sse.Server{
-		OnOpen:      m.open,
-		OnHeartbeat: func(c *sse.Conn) { c.Value.(*mercureStream).heartbeat() },
-		OnClose: func(c *sse.Conn, _ error) {
-			s := c.Value.(*mercureStream)
-			g.hub.leave(&s.subscriber)
-			m.tracker.left(s)
-			m.release(s.wanted)
-			m.release(s.allowed)
-			g.hub.count.clients.Add(-1)
-			g.hooks.left(&g.hub.clients, &s.subscriber, "sse")
-		},
-		Heartbeat: g.config.Heartbeat,
-		// The first block has the time to come back, and nothing that is dropped could be told.
-		Retry:        -1,
-		SlowPolicy:   SlowClose,
-		MaxQueued:    g.config.MaxQueued,
-		WriteTimeout: g.config.WriteTimeout,
-		Lot:          g.lot,
-		Name:         g.config.Name,
-		Logger:       g.config.Logger,
+	m.events = g.newEvents()
+	m.events.OnOpen = m.open
+	m.events.OnHeartbeat = func(c *sse.Conn) { c.Value.(*mercureStream).heartbeat() }
+	m.events.OnClose = func(c *sse.Conn, _ error) {
+		s := c.Value.(*mercureStream)
+		g.left(&s.subscriber, "sse")
+		m.tracker.left(s)
+		m.release(s.wanted)
+		m.release(s.allowed)
 	}
+	// The first block has the time to come back, and nothing that is dropped could be told.
+	m.events.Retry, m.events.SlowPolicy = -1, SlowClose
 	if config.Subscriptions {
 		var err error
 		if m.tracker, err = newTracker(m); err != nil {
@@ -237,12 +227,7 @@ func (m *mercure) release(all []*watched) {
 
 // matchesAny reports whether one of the selectors matches one of the topics.
 func matchesAny(all []*watched, topics []string) bool {
-	for _, w := range all {
-		if slices.ContainsFunc(topics, w.Matches) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(w *watched) bool { return slices.ContainsFunc(topics, w.Matches) })
 }
 
 // matchesUpdate is matchesAny for an update that is dispatched: each template is compared once, for

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -94,23 +95,20 @@ func (m *mercure) publish(w http.ResponseWriter, r *http.Request, grant *Grant) 
 }
 
 func matchesSelector(selectors []string, topic string) bool {
-	for _, text := range selectors {
-		if s, err := selector.Parse(text); err == nil && s.Matches(topic) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(selectors, func(text string) bool {
+		s, err := selector.Parse(text)
+		return err == nil && s.Matches(topic)
+	})
 }
 
 // parseForm checks the fields of a form.
 func parseForm(form url.Values) (*update, error) {
-	u := &update{ID: form.Get("id"), Type: form.Get("type"), Private: form.Has("private"),
-		data: []byte(form.Get("data"))}
-	for _, topic := range form["topic"] {
+	u := &update{Topics: form["topic"], ID: form.Get("id"), Type: form.Get("type"),
+		Private: form.Has("private"), data: []byte(form.Get("data"))}
+	for _, topic := range u.Topics {
 		if err := checkMercureTopic(topic); err != nil {
 			return nil, err
 		}
-		u.Topics = append(u.Topics, topic)
 	}
 	switch {
 	case len(u.Topics) == 0:

@@ -192,39 +192,15 @@ func (t *tracker) local(topic string) (all []subscriptionDocument, full bool) {
 	return all, false
 }
 
-// ask asks all nodes for their subscriptions. It waits for those that are there, up to
-// presencePatience.
+// ask asks all nodes for their subscriptions. A node that does not answer has none.
 func (t *tracker) ask(ctx context.Context, topic string) (
 	all []subscriptionDocument, full bool, err error) {
-	h := t.m.g.hub
-	inbox := h.conn.NewInbox()
-	sub, err := h.conn.SubscribeSync(inbox)
-	if err != nil {
-		return nil, false, err
-	}
-	defer sub.Unsubscribe()
-	if err := h.conn.PublishRequest(mercureAskSubject, inbox, []byte(topic)); err != nil {
-		return nil, false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, presencePatience)
-	defer cancel()
-	for awaited := h.presence.living(); len(awaited) > 0; {
-		answer, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			break // a node that does not answer has no subscriptions
-		}
-		var a subscriptionsAnswer
-		if json.Unmarshal(answer.Data, &a) != nil {
-			h.count.strange.Add(1)
-			continue
-		}
+	err = askNodes(ctx, t.m.g.hub, mercureAskSubject, topic, func(a subscriptionsAnswer) (string, bool) {
 		all, full = append(all, a.All...), full || a.Full
-		if a.Last {
-			delete(awaited, a.Node)
-		}
-	}
+		return a.Node, a.Last
+	})
 	slices.SortFunc(all, func(x, y subscriptionDocument) int { return strings.Compare(x.ID, y.ID) })
-	return all, full || len(all) > maxSubscriptions, nil
+	return all, full || len(all) > maxSubscriptions, err
 }
 
 func (t *tracker) route(mux *http.ServeMux) {

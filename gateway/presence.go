@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -219,38 +220,49 @@ func (h *hub) moved(f *feed, s *subscriber, joined bool) {
 	h.conn.Publish(livePrefix+presencePrefix+f.filter(), encode(what))
 }
 
-// ask asks all nodes for their members of a topic. It waits for those that are there, up to
-// presencePatience.
-func (p *presence) ask(ctx context.Context, topic string) (
-	answers map[string]attendance, err error) {
-	conn := p.hub.conn
-	inbox := conn.NewInbox()
-	sub, err := conn.SubscribeSync(inbox)
+// ask asks all nodes for their members of a topic. Rosters keep the members of a node that does not
+// answer, as long as it is there.
+func (p *presence) ask(ctx context.Context, topic string) (map[string]attendance, error) {
+	answers := make(map[string]attendance)
+	err := askNodes(ctx, p.hub, askSubject, topic, func(a presenceAnswer) (string, bool) {
+		p.heard(a.Node)
+		answers[a.Node] = a.attendance
+		return a.Node, true
+	})
+	return answers, err
+}
+
+// askNodes asks all nodes. It waits for the answers of those that are there, up to
+// presencePatience. take returns the node that an answer is from, and reports whether it is the
+// node's last one.
+func askNodes[A any](ctx context.Context, h *hub, subject, topic string,
+	take func(A) (node string, last bool)) error {
+	inbox := h.conn.NewInbox()
+	sub, err := h.conn.SubscribeSync(inbox)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer sub.Unsubscribe()
-	if err := conn.PublishRequest(askSubject, inbox, []byte(topic)); err != nil {
-		return nil, err
+	if err := h.conn.PublishRequest(subject, inbox, []byte(topic)); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, presencePatience)
 	defer cancel()
-	answers = make(map[string]attendance)
-	for awaited := p.living(); len(awaited) > 0; {
+	for awaited := h.presence.living(); len(awaited) > 0; {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			break // rosters keep the members of a node that does not answer, as long as it is there
+			break
 		}
-		var a presenceAnswer
-		if json.Unmarshal(m.Data, &a) != nil {
-			p.hub.count.strange.Add(1)
+		var answer A
+		if json.Unmarshal(m.Data, &answer) != nil {
+			h.count.strange.Add(1)
 			continue
 		}
-		p.heard(a.Node)
-		delete(awaited, a.Node)
-		answers[a.Node] = a.attendance
+		if node, last := take(answer); last {
+			delete(awaited, node)
+		}
 	}
-	return answers, nil
+	return nil
 }
 
 // refreshAll brings the rosters of this node up to date.
@@ -301,10 +313,8 @@ func (r *roster) remove(client string) bool {
 
 // attendance returns the members, in the order of their ids.
 func (r *roster) attendance() attendance {
-	a := attendance{Members: make([]attendee, 0, len(r.members))}
-	for _, m := range r.members {
-		a.Members = append(a.Members, m)
-	}
+	a := attendance{Members: slices.AppendSeq(make([]attendee, 0, len(r.members)),
+		maps.Values(r.members))}
 	slices.SortFunc(a.Members, func(x, y attendee) int { return strings.Compare(x.Client, y.Client) })
 	a.Full = len(r.members) >= maxMembers || r.bytes > maxMemberBytes-maxSubject
 	return a

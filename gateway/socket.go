@@ -68,9 +68,7 @@ func (g *Gateway) newSockets() *websocket.Server {
 		OnMessage: g.serveMessage,
 		OnClose: func(c *websocket.Conn, _ error) {
 			if s, ok := c.Value.(*socket); ok {
-				g.hub.leave(&s.subscriber)
-				g.hub.count.clients.Add(-1)
-				g.hooks.left(&g.hub.clients, &s.subscriber, "websocket")
+				g.left(&s.subscriber, "websocket")
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {

@@ -24,14 +24,9 @@ type eventStream struct {
 
 func (g *Gateway) newEvents() *sse.Server {
 	return &sse.Server{
-		OnOpen:      g.openEvents,
-		OnHeartbeat: func(c *sse.Conn) { c.Value.(*eventStream).heartbeat() },
-		OnClose: func(c *sse.Conn, _ error) {
-			s := c.Value.(*eventStream)
-			g.hub.leave(&s.subscriber)
-			g.hub.count.clients.Add(-1)
-			g.hooks.left(&g.hub.clients, &s.subscriber, "sse")
-		},
+		OnOpen:       g.openEvents,
+		OnHeartbeat:  func(c *sse.Conn) { c.Value.(*eventStream).heartbeat() },
+		OnClose:      func(c *sse.Conn, _ error) { g.left(&c.Value.(*eventStream).subscriber, "sse") },
 		Heartbeat:    g.config.Heartbeat,
 		Retry:        g.config.Retry,
 		MaxQueued:    g.config.MaxQueued,
@@ -41,6 +36,13 @@ func (g *Gateway) newEvents() *sse.Server {
 		Name:         g.config.Name,
 		Logger:       g.config.Logger,
 	}
+}
+
+// left counts a client out, and tells the webhook.
+func (g *Gateway) left(s *subscriber, transport string) {
+	g.hub.leave(s)
+	g.hub.count.clients.Add(-1)
+	g.hooks.left(&g.hub.clients, s, transport)
 }
 
 // serveEvents answers a request for Server-Sent Events.

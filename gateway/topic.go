@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -94,10 +95,7 @@ func covers(pattern, filter string) bool {
 // allows reports whether one of the patterns of a grant covers filter. A pattern that begins with *
 // stands for durable topics alone, as a filter does; the pattern > covers all topics.
 func allows(patterns []string, filter string) bool {
-	for _, p := range patterns {
-		if covers(p, filter) && (p == ">" || isLive(p) == isLive(filter)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return covers(p, filter) && (p == ">" || isLive(p) == isLive(filter))
+	})
 }

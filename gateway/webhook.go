@@ -303,12 +303,7 @@ func (g *Gateway) consult(r *http.Request, a *ask) *denial {
 		})
 	}
 	asking.Wait()
-	for _, f := range denials {
-		if f != nil {
-			return f
-		}
-	}
-	return nil
+	return cmp.Or(denials...)
 }
 
 // topics are what a request wants, as its client has written it.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -66,15 +65,11 @@ func backupTo(ctx context.Context, file, store, url string, final bool, log *slo
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(out)
 	if final {
 		err = gateway.CloseStream(ctx, conn, "")
 	}
 	if err == nil {
-		err = gateway.Backup(ctx, conn, "", w)
-	}
-	if err == nil {
-		err = w.Flush()
+		err = gateway.Backup(ctx, conn, "", out)
 	}
 	if err == nil {
 		err = out.Sync()

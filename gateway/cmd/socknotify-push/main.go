@@ -131,7 +131,7 @@ func (o *options) storeFlags(f *flag.FlagSet) {
 	f.StringVar(&o.node.Store, "store", "push-data", "folder of the embedded server's files")
 	f.StringVar(&o.node.Name, "name", host, "name of this node; must stay the same, and differ from other members'")
 	f.StringVar(&o.node.Cluster, "cluster", "", "address, host:port, on which other members reach this node")
-	f.Var((*list)(&o.node.Routes), "routes", "such addresses of all members, separated by commas")
+	listVar(f, &o.node.Routes, "routes", "such addresses of all members, separated by commas")
 	f.StringVar(&o.node.Listen, "nats-addr", "",
 		"address on which the embedded server serves NATS clients, which are not authenticated")
 	f.StringVar(&o.sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
@@ -155,13 +155,13 @@ func (o *options) clientFlags(f *flag.FlagSet) {
 	f.StringVar(&o.jwks.URL, "jwks", "",
 		"https URL of the public keys of RS256, ES256 and EdDSA tokens, instead of --jwt-secret")
 	f.BoolVar(&o.jwks.Private, "jwks-private", false, "allow a private or loopback address for --jwks")
-	f.Var((*list)(&o.config.Origins), "origins",
+	listVar(f, &o.config.Origins, "origins",
 		"origins whose pages may use the gateway, separated by commas; * is all")
-	f.Var((*list)(&o.config.PublishOrigins), "publish-origins",
+	listVar(f, &o.config.PublishOrigins, "publish-origins",
 		"those whose pages may publish (default those of --origins)")
-	f.Var((*list)(&o.config.Hosts), "hosts", "host names of this node for clients, separated by commas; * is all "+
+	listVar(f, &o.config.Hosts, "hosts", "host names of this node for clients, separated by commas; * is all "+
 		"(default all, but localhost alone on a loopback address without tokens)")
-	f.Var((*list)(&o.config.Presence), "presence",
+	listVar(f, &o.config.Presence, "presence",
 		"topics, which may have wildcards, of which it is known who is there, separated by commas")
 }
 
@@ -238,17 +238,10 @@ func (o *options) check() error {
 	return nil
 }
 
-// A list is a flag whose value has commas.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(s string) error {
-	*l = nil
-	for part := range strings.SplitSeq(s, ",") {
-		if part != "" {
-			*l = append(*l, part)
-		}
-	}
-	return nil
+// listVar defines a flag whose value has commas.
+func listVar(f *flag.FlagSet, to *[]string, name, usage string) {
+	f.Func(name, usage, func(s string) error {
+		*to = append([]string(nil), strings.FieldsFunc(s, func(r rune) bool { return r == ',' })...)
+		return nil
+	})
 }

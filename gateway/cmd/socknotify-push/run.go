@@ -82,7 +82,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		}
 		ended <- server.Serve(ln)
 	}()
-	changed := make(change, 1)
+	var current atomic.Pointer[gateway.Gateway]
+	changed := func() { // something may have lost events between nodes
+		if g := current.Load(); g != nil {
+			g.Changed()
+		}
+	}
 	node, end, err := o.connect(changed)
 	if err != nil {
 		return err
@@ -93,12 +98,15 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return earlier(ended, err)
 	}
 	defer g.Close() // also if Shutdown has failed
-	watching, stopWatching := context.WithCancel(context.Background())
-	defer stopWatching()
-	go changed.watch(watching, g)
+	current.Store(g)
+	changed() // it may have happened while the gateway was made
 	if node != nil {
-		go node.Watch(watching, changed.note)
-		waitRoutes(ctx, node)
+		watching, stopWatching := context.WithCancel(context.Background())
+		defer stopWatching()
+		go node.Watch(watching, changed)
+		waiting, cancel := context.WithTimeout(ctx, routeWait) // one of the others may have ended
+		node.WaitRoutes(waiting)
+		cancel()
 	}
 	handler := http.Handler(g)
 	if o.demo {
@@ -134,25 +142,13 @@ func (o *options) prepare(ctx context.Context, log *slog.Logger) (backup *os.Fil
 	if o.config.Webhooks.Secret, err = o.hookSecret(); err != nil {
 		return nil, err
 	}
-	return o.openBackup()
-}
-
-// openBackup opens the file of --restore, if there is one.
-func (o *options) openBackup() (f *os.File, err error) {
 	if o.restore == "" {
 		return nil, nil
 	}
-	if f, err = os.Open(o.restore); err == nil {
-		o.config.Stream.Restore = f
+	if backup, err = os.Open(o.restore); err == nil {
+		o.config.Stream.Restore = backup
 	}
-	return f, err
-}
-
-// waitRoutes waits for the other members, of which one may have ended.
-func waitRoutes(ctx context.Context, node *gateway.Node) {
-	ctx, cancel := context.WithTimeout(ctx, routeWait)
-	defer cancel()
-	node.WaitRoutes(ctx)
+	return backup, err
 }
 
 // authorize returns what says which clients may do what, or nil.
@@ -193,33 +189,10 @@ func (o *options) hookSecret() ([]byte, error) {
 	return secret, nil
 }
 
-// A change has room for one note that something has happened that may have lost events between
-// nodes.
-type change chan struct{}
-
-func (c change) note() {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// watch tells the gateway of changes, until ctx is done.
-func (c change) watch(ctx context.Context, g *gateway.Gateway) {
-	for {
-		select {
-		case <-c:
-			g.Changed()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // connect connects to NATS. node is nil if that runs elsewhere.
-func (o *options) connect(changed change) (node *gateway.Node, end func(), err error) {
+func (o *options) connect(changed func()) (node *gateway.Node, end func(), err error) {
 	if o.nats != "" {
-		again := nats.ReconnectHandler(func(*nats.Conn) { changed.note() })
+		again := nats.ReconnectHandler(func(*nats.Conn) { changed() })
 		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), again); err != nil {
 			return nil, nil, fmt.Errorf("--nats: %w", err)
 		}
