@@ -227,7 +227,9 @@ func (m *mercure) release(all []*watched) {
 
 // matchesAny reports whether one of the selectors matches one of the topics.
 func matchesAny(all []*watched, topics []string) bool {
-	return slices.ContainsFunc(all, func(w *watched) bool { return slices.ContainsFunc(topics, w.Matches) })
+	return slices.ContainsFunc(all, func(w *watched) bool {
+		return slices.ContainsFunc(topics, w.Matches)
+	})
 }
 
 // matchesUpdate is matchesAny for an update that is dispatched: each template is compared once, for

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/socknotify/socknotify/internal/serving"
 	"io"
 	"net"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 

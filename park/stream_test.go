@@ -40,7 +40,7 @@ func newStreams(t testing.TB, g *Streams) (*Streams, chan error) {
 	t.Cleanup(func() {
 		g.Close()
 		must(t, g.Shutdown(context.Background()))
-		if g.Lot != nil { // Shutdown waits for OnClose, and the function that called it may not have returned
+		if g.Lot != nil { // Shutdown waits for OnClose, not for the function that has called it
 			waitFor(t, "no function runs", func() bool { return g.Stats().Running == 0 })
 		}
 		if s := g.Stats(); s.Conns != 0 || s.QueuedBytes != 0 || s.Parked != 0 || s.Running != 0 {

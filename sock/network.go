@@ -139,16 +139,16 @@ func zoneID(zone string) (uint32, error) {
 	return uint32(i.Index), nil
 }
 
-// Names holds the names of a socket in printable form: addresses with ports, or the path of a Unix socket. A name
-// that the socket does not have is "".
+// Names holds the names of a socket in printable form: addresses with ports, or the path of a Unix
+// socket. A name that the socket does not have is "".
 type Names struct {
 	Network       string // tcp, udp, unix or unixgram
 	Local, Remote string // Remote is set for TCP and UDP only
 	Listening     bool
 }
 
-// NamesOf returns the names of the socket with the given handle. The caller must ensure that the handle is not
-// closed during the call; otherwise the result may describe another socket.
+// NamesOf returns the names of the socket with the given handle. The caller must ensure that the
+// handle is not closed during the call; otherwise the result may describe another socket.
 func NamesOf(handle uintptr) (Names, error) {
 	kind, err := sysDescribe(handle)
 	if err != nil {
