@@ -377,7 +377,13 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	g.stop()
 	g.polls.close()
-	err := cmp.Or(g.sockets.Shutdown(ctx), g.events.Shutdown(ctx), g.mercure.shutdown(ctx), g.lot.Shutdown(ctx))
+	var kinds sync.WaitGroup // at the same time, because peers that do not answer take their time
+	var sockets, events, mercure error
+	kinds.Go(func() { sockets = g.sockets.Shutdown(ctx) })
+	kinds.Go(func() { events = g.events.Shutdown(ctx) })
+	kinds.Go(func() { mercure = g.mercure.shutdown(ctx) })
+	kinds.Wait()
+	err := cmp.Or(sockets, events, mercure, g.lot.Shutdown(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
