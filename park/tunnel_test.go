@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -284,16 +285,26 @@ func TestTunnelSlowReaders(t *testing.T) {
 				peers = append(peers, near, far)
 			}
 			heap := liveHeap()
-			quiet := long.Or(3*time.Second, 200*time.Millisecond) // a thousand writers wait for the processors, too
+			var written atomic.Int64
 			for i := 0; i < len(peers); i += 2 {
 				near := peers[i]
 				writing.Go(func() {
 					text := make([]byte, 32<<10)
-					for err := error(nil); err == nil; {
-						near.SetWriteDeadline(time.Now().Add(quiet))
+					for err := error(nil); err == nil; written.Add(1) {
 						_, err = near.Write(text)
 					}
 				})
+			}
+			quiet := long.Or(3*time.Second, 200*time.Millisecond) // a thousand writers wait for the processors, too
+			last, since := int64(-1), time.Now()
+			waitFor(t, "bytes are held, and no writer goes on", func() bool {
+				if n := written.Load(); n != last {
+					last, since = n, time.Now()
+				}
+				return g.Stats().QueuedBytes > 0 && time.Since(since) > quiet
+			})
+			for i := 0; i < len(peers); i += 2 {
+				peers[i].SetWriteDeadline(time.Now())
 			}
 			writing.Wait()
 			waitFor(t, "the tunnels are parked, and hold bytes", func() bool {

@@ -112,7 +112,7 @@ func (c *conn2) open(method, path string, body io.Reader, header ...string) *htt
 // A socket2 is a WebSocket on a stream of HTTP/2.
 type socket2 struct {
 	io.Reader
-	io.Writer
+	io.WriteCloser // Close ends the client's side of the stream
 }
 
 func (c *conn2) socket(path string) *socket2 {
@@ -189,6 +189,7 @@ func TestHTTP2(t *testing.T) {
 			t.Errorf("at the end: %v, %v", frame.Header, err)
 		}
 		must(t, ws.WriteFrame(socket, ws.MaskFrame(ws.NewCloseFrame(frame.Payload))))
+		must(t, socket.Close())
 		for i := range streams {
 			if got := nextData(streams[i]); got != "" {
 				t.Errorf("at the end client %d got %q", i, got)
