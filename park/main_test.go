@@ -57,9 +57,14 @@ func pair(t testing.TB, network string) (server, client net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err = ln.Accept()
-	if err != nil {
-		t.Fatal(err)
+	for {
+		if server, err = ln.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		if network == "unix" || server.RemoteAddr().String() == client.LocalAddr().String() {
+			break
+		}
+		server.Close() // of another test program, for which the port was another's
 	}
 	t.Cleanup(func() {
 		server.Close()

@@ -2,7 +2,6 @@ package poll
 
 import (
 	"fmt"
-	"net"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,18 +35,23 @@ func TestDormantStream(t *testing.T) {
 					t.Fatalf("%v: %d reports of a stream that was never started; to be left out: %t", interest, n, p.neverStarted(1))
 				}
 			}
-			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Close()
-			if refused {
-				l.Close()
+			defer unix.Close(l)
+			if err := unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+				t.Fatal(err)
 			}
-			to := &unix.SockaddrInet4{Port: l.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
 			if refused { // a connect that blocks would take the error, and leave the stream as it was before
 				err = unix.SetNonblock(fd, true)
+			} else {
+				err = unix.Listen(l, 1) // without it the port refuses, and no other program gets it
 			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			to, err := unix.Getsockname(l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,11 +59,11 @@ func TestDormantStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !refused { // and ended, without a poll while it was connected
-				c, err := l.Accept()
+				c, _, err := unix.Accept(l)
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.Close()
+				unix.Close(c)
 				if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
 					t.Fatal(err)
 				}
