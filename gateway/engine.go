@@ -321,13 +321,13 @@ var ErrStream = errors.New("gateway: the stream cannot be as configured")
 func (c *StreamConfig) apply(ctx context.Context, js jetstream.JetStream,
 	now jetstream.StreamConfig, log *slog.Logger) error {
 	changed := now
-	window := cmp.Or(c.Window, now.Duplicates)
-	if age := cmp.Or(c.MaxAge, now.MaxAge); age > 0 {
-		window = min(window, age)
-	}
 	names := differ(nil, "Replicas", &changed.Replicas, c.Replicas)
 	names = differ(names, "MaxAge", &changed.MaxAge, c.MaxAge)
 	names = differ(names, "MaxBytes", &changed.MaxBytes, c.MaxBytes)
+	window := cmp.Or(c.Window, now.Duplicates)
+	if changed.MaxAge > 0 {
+		window = min(window, changed.MaxAge)
+	}
 	names = differ(names, "Window", &changed.Duplicates, window)
 	if len(names) == 0 {
 		return nil
@@ -340,9 +340,9 @@ func (c *StreamConfig) apply(ctx context.Context, js jetstream.JetStream,
 	return refusal(err, what)
 }
 
-// differ changes a setting to what is wanted, unless that is 0, and adds the change to names.
+// differ changes a setting to what is wanted, if that is more than 0, and adds the change to names.
 func differ[N int | int64 | time.Duration](names []string, name string, now *N, want N) []string {
-	if want == 0 || want == *now {
+	if want <= 0 || want == *now {
 		return names
 	}
 	names = append(names, fmt.Sprintf("%s from %v to %v", name, *now, want))

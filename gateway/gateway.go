@@ -377,7 +377,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	g.stop()
 	g.polls.close()
-	var kinds sync.WaitGroup // at the same time, because peers that do not answer take their time
+	var kinds sync.WaitGroup // at the same time, so that none waits for the peers of another
 	var sockets, events, mercure error
 	kinds.Go(func() { sockets = g.sockets.Shutdown(ctx) })
 	kinds.Go(func() { events = g.events.Shutdown(ctx) })

@@ -50,8 +50,11 @@ func withCertificate(config *tls.Config, certFile, keyFile string) (*tls.Config,
 		return config, nil
 	}
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
 	config.Certificates = []tls.Certificate{pair}
-	return config, err
+	return config, nil
 }
 
 // server returns a server's side of a TLS connection, before its handshake.
