@@ -238,7 +238,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// listVar defines a flag whose value has commas.
+// listVar defines a flag whose value has commas. The list is nil without a value.
 func listVar(f *flag.FlagSet, to *[]string, name, usage string) {
 	f.Func(name, usage, func(s string) error {
 		*to = append([]string(nil), strings.FieldsFunc(s, func(r rune) bool { return r == ',' })...)
