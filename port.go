@@ -59,6 +59,17 @@ func newPort[K comparable](k backend.Poller, backend string) *Port[K] {
 	return p
 }
 
+// untypedPort returns what port.Of does. Its name is not exported, so no type of another package
+// has such a method.
+func (p *Port[K]) untypedPort() *port.Port { return &p.port }
+
+var _ = func() struct{} {
+	port.Of = func(p any) *port.Port {
+		return p.(interface{ untypedPort() *port.Port }).untypedPort()
+	}
+	return struct{}{}
+}()
+
 // newError is the error of New if the system refused.
 type newError struct {
 	backend string

@@ -17,17 +17,6 @@ type keys[K comparable] struct {
 	oddKeys bool
 }
 
-// untypedPort returns what port.Of does. Its name is not exported, so no type of another package
-// has such a method.
-func (p *Port[K]) untypedPort() *port.Port { return &p.port }
-
-var _ = func() struct{} {
-	port.Of = func(p any) *port.Port {
-		return p.(interface{ untypedPort() *port.Port }).untypedPort()
-	}
-	return struct{}{}
-}()
-
 // entry sets a zero Entry to a registration without the type of its key. It sets one field after
 // the other, because a literal would be built elsewhere and copied.
 func (r *Registration[K]) entry(e *port.Entry) {
