@@ -95,12 +95,7 @@ func (c *conn) decoded(f hpack.HeaderField) {
 
 // validName reports whether a field name is a token in lower case.
 func validName(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; !httpguts.IsTokenRune(rune(c)) || 'A' <= c && c <= 'Z' {
-			return false
-		}
-	}
-	return name != ""
+	return httpguts.ValidHeaderFieldName(name) && name == strings.ToLower(name)
 }
 
 // validPseudos reports whether pseudo header fields are those of a request, and none is repeated.

@@ -104,10 +104,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	n := st.body.take(p)
 	if n > 0 {
-		c.giveBack(int32(n))
-		if !st.gotEnd {
-			st.giveBack(int32(n))
-		}
+		st.consumed(int32(n))
 		c.flush()
 	}
 	switch {
@@ -173,46 +170,23 @@ func (c *conn) streamWindow() int32 {
 	return max(initialWindow, c.server.streamWindow())
 }
 
-// setReadDeadline sets the time after which Read fails, for http.ResponseController.
-func (st *stream) setReadDeadline(at time.Time) {
+// setDeadline sets the time of a timeout, for http.ResponseController.
+func (st *stream) setDeadline(t handlerTimeout, at time.Time) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if st.taker != nil {
 		return
 	}
-	if st.readTimer != nil {
-		st.readTimer.Stop()
-		st.readTimer = nil
+	if st.timers[t] != nil {
+		st.timers[t].Stop()
+		st.timers[t] = nil
 	}
-	if at.IsZero() || st.err != nil {
-		return
-	}
-	if d := time.Until(at); d > 0 {
-		st.readTimer = time.AfterFunc(d, st.readTimedOut)
-	} else {
-		st.endReads()
-	}
-}
-
-// setWriteDeadline sets the time after which the stream is reset, for http.ResponseController.
-func (st *stream) setWriteDeadline(at time.Time) {
-	c := st.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if st.taker != nil {
-		return
-	}
-	if st.writeTimer != nil {
-		st.writeTimer.Stop()
-		st.writeTimer = nil
-	}
-	if at.IsZero() || st.err != nil {
-		return
-	}
-	if d := time.Until(at); d > 0 {
-		st.writeTimer = time.AfterFunc(d, st.writeTimedOut)
-	} else {
-		st.endWrites()
+	switch d := time.Until(at); {
+	case at.IsZero(), st.err != nil:
+	case d > 0:
+		st.startTimer(t, d)
+	default:
+		st.timeOut(t)
 	}
 }

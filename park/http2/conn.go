@@ -84,6 +84,15 @@ func (c *conn) changed(state http.ConnState) {
 	}
 }
 
+// unlock releases c.mu, and then calls announce if a state is queued.
+func (c *conn) unlock() {
+	queued := len(c.states) > 0
+	c.mu.Unlock()
+	if queued {
+		c.announce()
+	}
+}
+
 // announce calls the hook ConnState with the states that are queued, in their order.
 func (c *conn) announce() {
 	c.hookMu.Lock()
@@ -490,13 +499,11 @@ func (c *conn) park(b *input, due time.Time) (parked bool, err error) {
 // nothing while there are streams.
 func (c *conn) goAway(ifIdle bool) {
 	c.mu.Lock()
-	if c.goingAway || c.ended || ifIdle && len(c.streams) > 0 {
-		c.mu.Unlock()
-		return
+	defer c.mu.Unlock()
+	if !c.goingAway && !c.ended && !(ifIdle && len(c.streams) > 0) {
+		c.queueGoAway(http2.ErrCodeNo)
+		c.startWriting() // and then settle ends it, if it has no streams
 	}
-	c.queueGoAway(http2.ErrCodeNo)
-	c.startWriting() // and then settle ends it, if it has no streams
-	c.mu.Unlock()
 }
 
 // queueGoAway queues a GOAWAY frame. The caller holds c.mu.

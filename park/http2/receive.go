@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,13 +128,7 @@ func (c *conn) handle(p *parser, b []byte) error {
 		err = http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.mu.Lock()
-	defer func() {
-		announce := len(c.states) > 0
-		c.mu.Unlock()
-		if announce {
-			c.announce()
-		}
-	}()
+	defer c.unlock()
 	if c.ended { // by a goroutine that writes; streams that begin now would never end
 		return errClosed
 	}
@@ -198,14 +193,7 @@ func (c *conn) remember(id uint32) {
 }
 
 // wasReset reports whether this side has reset the stream lately. The caller holds c.mu.
-func (c *conn) wasReset(id uint32) bool {
-	for _, r := range c.reset {
-		if r == id {
-			return true
-		}
-	}
-	return false
-}
+func (c *conn) wasReset(id uint32) bool { return slices.Contains(c.reset[:], id) }
 
 // unopened reports whether no stream id was opened yet. The caller holds c.mu.
 func (c *conn) unopened(id uint32) bool { return id%2 == 0 || id > c.last }
@@ -355,21 +343,21 @@ func (c *conn) handleData(f *dataFrame) error {
 	}
 	c.inflow -= size
 	st.inflow -= size
-	if st.duplex {
-		st.receive(f)
-		return nil
-	}
-	data := f.data
-	st.received += int64(len(data))
-	ended := f.Flags.Has(http2.FlagDataEndStream)
-	if st.declared >= 0 && (st.received > st.declared || ended && st.received != st.declared) {
-		c.giveBack(size)
-		return c.server.count("send_too_much", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol})
+	data, ended := f.data, f.Flags.Has(http2.FlagDataEndStream)
+	if !st.duplex {
+		st.received += int64(len(data))
+		if st.declared >= 0 && (st.received > st.declared || ended && st.received != st.declared) {
+			c.giveBack(size)
+			return c.server.count("send_too_much", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol})
+		}
 	}
 	read := size - int32(len(data)) // padding
-	if st.bodyClosed {
+	switch {
+	case st.duplex:
+		st.queueInput(data)
+	case st.bodyClosed:
 		read = size
-	} else {
+	default:
 		st.body.write(data)
 	}
 	c.giveBack(read)

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/park"
@@ -23,7 +25,9 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	malformed := http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	method, scheme := f.PseudoValue("method"), f.PseudoValue("scheme")
 	authority, path := f.PseudoValue("authority"), f.PseudoValue("path")
-	protocol, extended := protocolOf(f)
+	// An extended CONNECT request (RFC 8441) has the protocol that is to follow.
+	protocol := f.PseudoValue("protocol")
+	extended := slices.ContainsFunc(f.PseudoFields(), func(field hpack.HeaderField) bool { return field.Name == ":protocol" })
 	connect := method == http.MethodConnect && !extended
 	switch {
 	case !httpguts.ValidHeaderFieldName(method):
@@ -76,12 +80,8 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	}
 	if lengths := header["Content-Length"]; len(lengths) > 0 && !f.Truncated {
 		n, err := strconv.ParseUint(lengths[0], 10, 63)
-		for _, other := range lengths[1:] {
-			if other != lengths[0] {
-				return malformed
-			}
-		}
-		if err != nil || st.gotEnd && n != 0 {
+		differ := slices.ContainsFunc(lengths, func(other string) bool { return other != lengths[0] })
+		if err != nil || differ || st.gotEnd && n != 0 {
 			return malformed
 		}
 		st.declared = int64(n)
@@ -104,17 +104,6 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 		st.r.ContentLength = st.declared
 	}
 	return nil
-}
-
-// protocolOf returns what is to follow an extended CONNECT request (RFC 8441), and reports whether
-// the request is one.
-func protocolOf(f *http2.MetaHeadersFrame) (protocol string, extended bool) {
-	for _, field := range f.PseudoFields() {
-		if field.Name == ":protocol" {
-			return field.Value, true
-		}
-	}
-	return "", false
 }
 
 // trimmed reports whether a value has no space or tab around it (RFC 9113, 8.2.1).

@@ -50,7 +50,8 @@ func (w *responseWriter) release(over bool) {
 
 func (w *responseWriter) Header() http.Header { return w.header }
 
-// WriteHeader sends an informational status at once. Any other is sent with the first part of the body.
+// WriteHeader sends an informational status at once. Any other is sent with the first part of the body. After one that is
+// not informational it does nothing.
 func (w *responseWriter) WriteHeader(status int) {
 	if w.over || w.status != 0 {
 		return
@@ -103,9 +104,7 @@ func (w *responseWriter) write(p []byte) (int, error) {
 	if w.over {
 		return 0, w.st.failure()
 	}
-	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
-	}
+	w.WriteHeader(http.StatusOK)
 	if !bodyAllowed(w.status) {
 		return 0, http.ErrBodyNotAllowed
 	}
@@ -243,9 +242,7 @@ func (w *responseWriter) finish() {
 	if w.taken {
 		return
 	}
-	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
-	}
+	w.WriteHeader(http.StatusOK)
 	w.flush(true)
 }
 
@@ -257,9 +254,7 @@ func (w *responseWriter) FlushError() error {
 	if w.over {
 		return w.st.failure()
 	}
-	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
-	}
+	w.WriteHeader(http.StatusOK)
 	headersSent := w.sent
 	err := w.flush(false)
 	if headersSent && err == nil && w.st.r.Method == http.MethodHead {
@@ -270,13 +265,13 @@ func (w *responseWriter) FlushError() error {
 
 // SetReadDeadline is for http.ResponseController.
 func (w *responseWriter) SetReadDeadline(at time.Time) error {
-	w.st.setReadDeadline(at)
+	w.st.setDeadline(reads, at)
 	return nil
 }
 
 // SetWriteDeadline is for http.ResponseController.
 func (w *responseWriter) SetWriteDeadline(at time.Time) error {
-	w.st.setWriteDeadline(at)
+	w.st.setDeadline(writes, at)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -160,8 +161,7 @@ func (s *Server) begin(ctx context.Context, netConn net.Conn, handler http.Handl
 	if hooks {
 		c.mu.Lock()
 		c.changed(http.StateNew)
-		c.mu.Unlock()
-		c.announce()
+		c.unlock()
 	}
 	go c.serve(nil)
 	return c, nil
@@ -264,10 +264,7 @@ func (s *Server) stop() (conns []*conn, lot *park.Lot, empty chan struct{}) {
 			s.end()
 		}
 	}
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
-	return conns, s.lot, s.empty
+	return slices.Collect(maps.Keys(s.conns)), s.lot, s.empty
 }
 
 // Lots returns the server's lot, for observers such as package debug. It returns none before the
@@ -353,65 +350,49 @@ func (s *Server) count(name string, err error) error {
 	return err
 }
 
+// setting returns n if it is at least least and below bound, and otherwise the default.
+func setting[N int | int32 | uint32](n, least, bound int, otherwise N) N {
+	if n < least || n >= bound {
+		return otherwise
+	}
+	return N(n)
+}
+
 // readFrameSize is the longest frame that is received.
 func (s *Server) readFrameSize() int {
-	if n := s.config().MaxReadFrameSize; n >= maxFrameSize && n < 1<<24 {
-		return n
-	}
-	return largeIn - frameHeader
+	return setting(s.config().MaxReadFrameSize, maxFrameSize, 1<<24, largeIn-frameHeader)
 }
 
 // encoderTable is the size of the table for response headers, or 0 if there is none.
 func (s *Server) encoderTable() uint32 {
-	if n := s.config().MaxEncoderHeaderTableSize; n > 0 && n < 4<<20 {
-		return uint32(n)
-	}
-	return 0
+	return setting[uint32](s.config().MaxEncoderHeaderTableSize, 1, 4<<20, 0)
 }
 
 // pingTimeout is the time in which a PING must be answered.
 func (s *Server) pingTimeout() time.Duration {
-	if d := s.config().PingTimeout; d > 0 {
-		return d
-	}
-	return 15 * time.Second
+	return cmp.Or(max(s.config().PingTimeout, 0), 15*time.Second)
 }
 
 func (s *Server) maxStreams() int {
-	if n := s.config().MaxConcurrentStreams; n > 0 {
-		return n
-	}
-	return defaultStreams
+	return cmp.Or(max(s.config().MaxConcurrentStreams, 0), defaultStreams)
 }
 
 func (s *Server) streamWindow() int32 {
-	if n := s.config().MaxReceiveBufferPerStream; n > 0 && n < 4<<20 {
-		return int32(n)
-	}
-	return defaultWindow
+	return setting[int32](s.config().MaxReceiveBufferPerStream, 1, 4<<20, defaultWindow)
 }
 
 func (s *Server) connWindow() int32 {
-	if n := s.config().MaxReceiveBufferPerConnection; n > initialWindow && n < 4<<20 {
-		return int32(n)
-	}
-	return defaultWindow
+	return setting[int32](s.config().MaxReceiveBufferPerConnection, initialWindow+1, 4<<20, defaultWindow)
 }
 
 func (s *Server) tableSize() uint32 {
-	if n := s.config().MaxDecoderHeaderTableSize; n > 0 && n < 4<<20 {
-		return uint32(n)
-	}
-	return initialTableSize
+	return setting[uint32](s.config().MaxDecoderHeaderTableSize, 1, 4<<20, initialTableSize)
 }
 
 // maxHeaderList is the size of the decoded headers of a request, by RFC 9113's way to count.
 // net/http adds the same for the names and values that do not count in HTTP/1.1.
 func (s *Server) maxHeaderList() uint32 {
-	n := s.Server.MaxHeaderBytes
-	if n <= 0 {
-		n = http.DefaultMaxHeaderBytes
-	}
+	n := cmp.Or(max(s.Server.MaxHeaderBytes, 0), http.DefaultMaxHeaderBytes)
 	return uint32(min(n, 1<<30) + 10*32)
 }
 
@@ -425,17 +406,11 @@ func (s *Server) maxBlock() int {
 func (s *Server) linger() time.Duration { return serving.Or(s.Linger, serving.DefaultLinger) }
 
 func (s *Server) idleTimeout() time.Duration {
-	if s.Server.IdleTimeout != 0 {
-		return max(s.Server.IdleTimeout, 0)
-	}
-	return max(s.Server.ReadTimeout, 0)
+	return max(cmp.Or(s.Server.IdleTimeout, s.Server.ReadTimeout), 0)
 }
 
 func (s *Server) readHeaderTimeout() time.Duration {
-	if s.Server.ReadHeaderTimeout != 0 {
-		return max(s.Server.ReadHeaderTimeout, 0)
-	}
-	return max(s.Server.ReadTimeout, 0)
+	return max(cmp.Or(s.Server.ReadHeaderTimeout, s.Server.ReadTimeout), 0)
 }
 
 var (

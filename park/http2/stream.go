@@ -52,9 +52,16 @@ type exchange struct {
 	expects    bool  // the client waits for status 100 before it sends the body
 	announces  bool  // ConnState is called before the handler is
 	trailer    http.Header
-	readTimer  *time.Timer
-	writeTimer *time.Timer
+	timers     [2]*time.Timer // by handlerTimeout
 }
+
+// A handlerTimeout is a timeout of a stream whose handler runs.
+type handlerTimeout uint8
+
+const (
+	reads  handlerTimeout = iota // Read fails when it has returned what has arrived, unless that is the whole body
+	writes                       // the stream is reset, so that Write fails
+)
 
 // search returns the place of an open stream. The caller holds c.mu.
 func (c *conn) search(id uint32) (at int, ok bool) {
@@ -123,10 +130,10 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 		st.announces = true
 	}
 	if d := c.server.Server.ReadTimeout; d > 0 && !st.gotEnd {
-		st.readTimer = time.AfterFunc(d, st.readTimedOut)
+		st.startTimer(reads, d)
 	}
 	if d := c.server.Server.WriteTimeout; d > 0 {
-		st.writeTimer = time.AfterFunc(d, st.writeTimedOut)
+		st.startTimer(writes, d)
 	}
 	if c.running >= c.server.maxStreams() {
 		c.waiting = append(c.waiting, st)
@@ -259,11 +266,8 @@ func (st *stream) returned(ok bool) {
 			go next.run()
 		}
 	}
-	over, announce := c.over(), len(c.states) > 0
-	c.mu.Unlock()
-	if announce {
-		c.announce()
-	}
+	over := c.over()
+	c.unlock()
 	if over {
 		c.server.remove(c)
 	}
@@ -343,42 +347,33 @@ func (st *stream) close(err error) {
 
 // stopTimers ends the timeouts of the handler. The caller holds c.mu.
 func (st *stream) stopTimers() {
-	for _, t := range []*time.Timer{st.readTimer, st.writeTimer} {
+	for _, t := range st.timers {
 		if t != nil {
 			t.Stop()
 		}
 	}
 }
 
-func (st *stream) readTimedOut() {
-	st.c.mu.Lock()
-	defer st.c.mu.Unlock()
-	st.endReads()
+// startTimer begins a timeout. The caller holds c.mu.
+func (st *stream) startTimer(t handlerTimeout, d time.Duration) {
+	st.timers[t] = time.AfterFunc(d, func() {
+		st.c.mu.Lock()
+		defer st.c.mu.Unlock()
+		st.timeOut(t)
+	})
 }
 
-// endReads makes Read fail when it has returned what has arrived, unless that is the whole body.
-// The caller holds c.mu.
-func (st *stream) endReads() {
-	if !st.gotEnd && st.bodyErr == nil {
+// timeOut is called at the end of a timeout. The caller holds c.mu.
+func (st *stream) timeOut(t handlerTimeout) {
+	switch {
+	case t == reads && !st.gotEnd && st.bodyErr == nil:
 		st.bodyErr = os.ErrDeadlineExceeded
 		st.bodyClosed = true
 		st.wake()
+	case t == writes && st.taker == nil:
+		st.reset(http2.ErrCodeInternal, errWriteTimeout)
+		st.c.startWriting()
 	}
-}
-
-func (st *stream) writeTimedOut() {
-	st.c.mu.Lock()
-	defer st.c.mu.Unlock()
-	st.endWrites()
-}
-
-// endWrites makes Write fail, by resetting the stream. The caller holds c.mu.
-func (st *stream) endWrites() {
-	if st.taker != nil {
-		return
-	}
-	st.reset(http2.ErrCodeInternal, errWriteTimeout)
-	st.c.startWriting()
 }
 
 // allowance returns how many of n bytes may be sent now in a frame. The caller holds c.mu.
@@ -445,9 +440,12 @@ func (st *stream) waitIn(line *[]*stream) {
 	st.c.wakeSender()
 	*line = append(*line, st)
 	st.cond.Wait()
-	if i := slices.Index(*line, st); i >= 0 {
-		*line = slices.Delete(*line, i, i+1)
-	}
+	leave(line, st)
+}
+
+// leave removes a stream from a line, if it is there.
+func leave(line *[]*stream, st *stream) {
+	*line = slices.DeleteFunc(*line, func(other *stream) bool { return other == st })
 }
 
 // wakeSender wakes one stream that waits to send and can send now. A stream that stops sending, or waits, calls it again. So

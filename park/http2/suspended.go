@@ -2,7 +2,6 @@ package http2
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/muxed"
 )
@@ -83,7 +82,7 @@ func (st *stream) resumeIfDue() {
 	if st.err != nil {
 		st.cancel()
 	} else if d := c.server.Server.WriteTimeout; d > 0 {
-		st.writeTimer = time.AfterFunc(d, st.writeTimedOut)
+		st.startTimer(writes, d)
 	}
 	c.suspended--
 	c.running++

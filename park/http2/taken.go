@@ -37,9 +37,7 @@ func (w *responseWriter) TakeStream(taker muxed.Waker, tunnel bool) (muxed.Strea
 		!duplex && (!gotEnd || tunnel):
 		return nil, http.ErrNotSupported
 	}
-	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
-	}
+	w.WriteHeader(http.StatusOK)
 	if w.declared >= 0 || len(w.trailers) > 0 {
 		return nil, http.ErrNotSupported
 	}
@@ -56,22 +54,15 @@ func (w *responseWriter) TakeStream(taker muxed.Waker, tunnel bool) (muxed.Strea
 	return st, nil
 }
 
-// receive handles a DATA frame of a duplex stream. The caller holds c.mu.
-func (st *stream) receive(f *dataFrame) {
-	if len(f.data) > 0 {
-		if st.input == nil {
-			st.input = new(queue)
-		}
-		st.input.write(f.data)
+// queueInput keeps what was received of a duplex stream for its taker. The caller holds c.mu.
+func (st *stream) queueInput(b []byte) {
+	if len(b) == 0 {
+		return
 	}
-	if f.Flags.Has(http2.FlagDataEndStream) {
-		st.gotEnd = true
-		st.endIfDone()
+	if st.input == nil {
+		st.input = new(queue)
 	}
-	st.consumed(int32(f.Length) - int32(len(f.data)))
-	if len(f.data) > 0 || st.gotEnd {
-		st.wake()
-	}
+	st.input.write(b)
 }
 
 // consumed returns n bytes to the client's windows. The caller holds c.mu.
@@ -147,9 +138,7 @@ func (c *conn) enline(line *[]*stream, st *stream) {
 // to send. The caller holds c.mu.
 func (c *conn) unline(st *stream) {
 	for _, line := range []*[]*stream{&c.roomless, &c.shut} {
-		if i := slices.Index(*line, st); i >= 0 {
-			*line = slices.Delete(*line, i, i+1)
-		}
+		leave(line, st)
 	}
 	c.wakeSender()
 }
