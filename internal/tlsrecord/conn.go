@@ -85,6 +85,13 @@ func (b *buffer) free() {
 // hasData reports whether data has been opened and not read.
 func (b *buffer) hasData() bool { return b != nil && len(b.data) > 0 }
 
+// take takes a record of n bytes, which has arrived.
+func (b *buffer) take(n int) []byte {
+	record := b.wire[:n]
+	b.wire = b.wire[n:]
+	return record
+}
+
 // begins reports whether a record of a type has arrived, or its beginning.
 func (b *buffer) begins(kind byte) bool { return b != nil && len(b.wire) > 0 && b.wire[0] == kind }
 
@@ -291,10 +298,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	case len(b) == 0:
 		return 0, nil
 	}
-	c.reading.Lock()
-	defer c.endReading()
-	n, err := c.read(b, nil)
-	return c.endRead(n, err, nil)
+	return c.TryRead(b, nil)
 }
 
 // Taken reports whether the connection was taken over from crypto/tls, which TryRead and TryWrite
@@ -302,7 +306,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) Taken() bool { return c.stock.Load() == nil }
 
 // TryRead is Read through the socket of the connection below, and does not wait. It returns 0 and
-// no error if there is no whole record.
+// no error if there is no whole record. With a nil Socket it is Read.
 func (c *Conn) TryRead(b []byte, s Socket) (int, error) {
 	c.reading.Lock()
 	defer c.endReading()
@@ -310,32 +314,13 @@ func (c *Conn) TryRead(b []byte, s Socket) (int, error) {
 	if err == errNothing {
 		err = nil
 	}
-	return c.endRead(n, err, s)
-}
-
-// Arrived reports whether TryRead returns something without the socket.
-func (c *Conn) Arrived() bool {
-	c.reading.Lock()
-	defer c.endReading()
-	switch {
-	case c.records.Err() != nil, c.in.hasData():
-		return true
-	case c.in == nil || len(c.in.wire) < headerSize:
-		return false
-	}
-	n, err := c.records.Length(c.in.wire)
-	return err != nil || len(c.in.wire) >= n
-}
-
-// endRead ends a read of n bytes. reading is held.
-func (c *Conn) endRead(n int, err error, s Socket) (int, error) {
 	if n > 0 && !c.in.hasData() {
 		// A close_notify behind the data is returned with it, so that a program that reuses
 		// connections does not take this one for open. crypto/tls does so too.
 		if c.in.begins(typeAlert) {
-			if record := c.record(); record != nil {
+			if size, whole, _ := c.arriving(); whole {
 				ciphers.use(c, &c.used)
-				c.records.Open(nil, record)
+				c.records.Open(nil, c.in.take(size))
 			}
 			c.answer(s)
 		}
@@ -343,6 +328,14 @@ func (c *Conn) endRead(n int, err error, s Socket) (int, error) {
 	}
 	c.release()
 	return n, err
+}
+
+// Arrived reports whether TryRead returns something without the socket.
+func (c *Conn) Arrived() bool {
+	c.reading.Lock()
+	defer c.endReading()
+	_, whole, err := c.arriving()
+	return whole || err != nil || c.in.hasData()
 }
 
 // read reads data, from the socket if s is not nil. reading is held.
@@ -370,37 +363,27 @@ func (c *Conn) read(b []byte, s Socket) (n int, err error) {
 // nextRecord returns the next record, and receives it where needed.
 func (c *Conn) nextRecord(s Socket) ([]byte, error) {
 	for {
-		need := headerSize
-		if c.in != nil && len(c.in.wire) >= headerSize {
-			n, err := c.records.Length(c.in.wire)
-			if err != nil {
-				return nil, err
-			}
-			if need = n; len(c.in.wire) >= n {
-				return c.record(), nil
-			}
-		} else if err := c.records.Err(); err != nil {
-			return nil, err
+		size, whole, err := c.arriving()
+		if whole {
+			return c.in.take(size), nil
 		}
-		if err := c.fill(need, s); err != nil {
+		if err == nil {
+			err = c.fill(size, s)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// record takes a whole record that has arrived, or returns nil.
-func (c *Conn) record() []byte {
-	in := c.in
-	if len(in.wire) < headerSize {
-		return nil
+// arriving returns the size of the next record, or of a header as long as that has not arrived, and
+// reports whether the whole record has. err is what has ended the receiving side.
+func (c *Conn) arriving() (size int, whole bool, err error) {
+	if c.in == nil || len(c.in.wire) < headerSize {
+		return headerSize, false, c.records.Err()
 	}
-	n, err := c.records.Length(in.wire)
-	if err != nil || len(in.wire) < n {
-		return nil
-	}
-	record := in.wire[:n]
-	in.wire = in.wire[n:]
-	return record
+	size, err = c.records.Length(c.in.wire)
+	return size, err == nil && len(c.in.wire) >= size, err
 }
 
 // errNothing is what fill returns where a Socket has nothing.
@@ -507,26 +490,14 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	case kept != nil:
 		return kept.Write(b)
 	}
-	return c.write(b, nil)
+	return c.TryWrite(b, nil)
 }
 
 // TryWrite is Write through the socket of the connection below, and does not wait: it returns how
 // much was sent. A record that was sent in part counts but for its last byte. So the caller comes
-// back with that byte, when the socket takes more, and the next call must begin with it.
-func (c *Conn) TryWrite(b []byte, s Socket) (n int, err error) { return c.write(b, s) }
-
-// Unsent returns the number of bytes that TryWrite has counted and not sent.
-func (c *Conn) Unsent() int {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if c.unsent == nil {
-		return 0
-	}
-	return len(c.unsent.out)
-}
-
-// write sends data, by the socket if s is not nil.
-func (c *Conn) write(b []byte, s Socket) (n int, err error) {
+// back with that byte, when the socket takes more, and the next call must begin with it. With a nil
+// Socket it is Write.
+func (c *Conn) TryWrite(b []byte, s Socket) (n int, err error) {
 	c.writing.Lock()
 	defer c.endWriting()
 	switch {
@@ -562,6 +533,16 @@ func (c *Conn) write(b []byte, s Socket) (n int, err error) {
 			return n, nil
 		}
 	}
+}
+
+// Unsent returns the number of bytes that TryWrite has counted and not sent.
+func (c *Conn) Unsent() int {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.unsent == nil {
+		return 0
+	}
+	return len(c.unsent.out)
 }
 
 var errEarly = errors.New("tls: CloseWrite called before handshake complete")
@@ -662,26 +643,18 @@ func (c *Conn) wipe() {
 	}
 }
 
-// endReading unlocks. When the connection is closed, the secrets are overwritten by the last call
-// that has the lock: Close first marks the connection, and then tries to lock.
-func (c *Conn) endReading() {
-	if c.used.Load() == 0 {
-		c.records.Drop()
-	}
-	c.reading.Unlock()
-	if c.ended.Load() && c.reading.TryLock() {
-		c.wipeIn(net.ErrClosed)
-		c.reading.Unlock()
-	}
-}
+func (c *Conn) endReading() { c.end(&c.reading, c.records.Drop, c.wipeIn) }
+func (c *Conn) endWriting() { c.end(&c.writing, c.records.DropOut, c.records.WipeOut) }
 
-func (c *Conn) endWriting() {
+// end unlocks a side. When the connection is closed, the secrets are overwritten by the last call
+// that has the lock: Close first marks the connection, and then tries to lock.
+func (c *Conn) end(side *sync.Mutex, drop func(), wipe func(error)) {
 	if c.used.Load() == 0 {
-		c.records.DropOut()
+		drop()
 	}
-	c.writing.Unlock()
-	if c.ended.Load() && c.writing.TryLock() {
-		c.records.WipeOut(net.ErrClosed)
-		c.writing.Unlock()
+	side.Unlock()
+	if c.ended.Load() && side.TryLock() {
+		wipe(net.ErrClosed)
+		side.Unlock()
 	}
 }

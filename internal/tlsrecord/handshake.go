@@ -31,10 +31,8 @@ var (
 type Handshake struct {
 	next io.Writer // the program's own KeyLogWriter
 
-	clientRandom           [32]byte
-	master                 [48]byte
+	clientRandom, master   secret // of TLS 1.2
 	client, server, hiding secret // traffic secrets: both sides' data, and the server's handshake
-	hasMaster              bool
 
 	head  [headerSize]byte // of the record that is being given
 	nhead int
@@ -47,7 +45,7 @@ type Handshake struct {
 	cipher bool     // the client's change_cipher_spec has come
 }
 
-// A secret is a traffic secret of TLS 1.3.
+// A secret is a number of the key log, of n bytes. n is 0 if it is not known.
 type secret struct {
 	b [maxSecret]byte
 	n int
@@ -113,10 +111,8 @@ func (h *Handshake) Write(line []byte) (int, error) {
 	if ok {
 		switch string(label) {
 		case "CLIENT_RANDOM":
-			_, err1 := hex.Decode(h.clientRandom[:], sized(random, len(h.clientRandom)))
-			_, err2 := hex.Decode(h.master[:], sized(value, len(h.master)))
-			h.hasMaster = err1 == nil && err2 == nil && len(value) == 2*len(h.master) &&
-				len(random) == 2*len(h.clientRandom)
+			h.clientRandom.decode(random)
+			h.master.decode(value)
 		case "CLIENT_TRAFFIC_SECRET_0":
 			h.client.decode(value)
 		case "SERVER_TRAFFIC_SECRET_0":
@@ -130,9 +126,6 @@ func (h *Handshake) Write(line []byte) (int, error) {
 	}
 	return len(line), nil
 }
-
-// sized returns no more of a hexadecimal number than n bytes have.
-func sized(digits []byte, n int) []byte { return digits[:min(len(digits), 2*n)] }
 
 func (s *secret) decode(value []byte) {
 	s.n = 0
@@ -228,13 +221,13 @@ func (h *Handshake) take13(r *Records, _ *tls.ConnectionState) error {
 }
 
 func (h *Handshake) take12(r *Records, state *tls.ConnectionState) error {
-	if !h.hasMaster {
+	if h.clientRandom.n != len(h.random) || h.master.n != masterSize {
 		return ErrNoSecrets
 	}
 	if _, err := state.ExportKeyingMaterial("EXPERIMENTAL", nil, 1); err != nil {
 		return ErrNoMaster
 	}
-	set12(r.is(), r.inKeys(), r.outKeys(), h.master[:], h.clientRandom[:], h.random[:])
+	set12(r.is(), r.inKeys(), r.outKeys(), h.master.bytes(), h.clientRandom.bytes(), h.random[:])
 	// Each side has sent one record with the new keys, its Finished.
 	if _, ok := h.numberOfLast(r, messageFinished, 1); !ok || h.began != 1 {
 		return ErrNotProved

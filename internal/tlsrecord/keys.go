@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	maxSecret = sha512.Size384
-	nonceSize = 12
-	tagSize   = 16
+	maxSecret  = sha512.Size384
+	masterSize = 48 // of a master secret of TLS 1.2
+	nonceSize  = 12
+	tagSize    = 16
 )
 
 // A suite is a cipher suite of both versions: AES-GCM, and the hash of its key derivation.

@@ -56,7 +56,7 @@ func dial(t testing.TB, conn net.Conn, config *tls.Config) *raw {
 		r.outKeys().set(s, w.client.bytes())
 	} else {
 		serverRandom := w.got[headerSize+4+2:][:32]
-		set12(s, r.outKeys(), r.inKeys(), w.master[:], w.clientRandom[:], serverRandom)
+		set12(s, r.outKeys(), r.inKeys(), w.master.bytes(), w.clientRandom.bytes(), serverRandom)
 		r.in.seq, r.out.seq = 1, 1
 	}
 	w.over = true // it may have received what came behind the handshake
