@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// listen calls serve with a new listener.
+func listen(network, address string, serve func(net.Listener) error) error {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return serve(l)
+}
+
 // accept accepts connections and calls admit for each, until l fails for good or stopped is closed. It returns the error
 // that it ended with. After a temporary error it calls failed with the time that it waits before it tries again, as net/http
 // does.

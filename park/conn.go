@@ -56,12 +56,7 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite calls CloseWrite of the wrapped connection. It fails with errors.ErrUnsupported if there is no such
 // method.
-func (c *Conn) CloseWrite() error {
-	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
-}
+func (c *Conn) CloseWrite() error { return closeWriteOf(c.Conn) }
 
 // Read first returns the bytes that Park has read ahead, and then the error that ended reading ahead, if there was
 // one. After that it reads from the wrapped connection.
@@ -222,6 +217,14 @@ func (c *Conn) unfinishedTLS(hook unwrap.Hook) unwrap.TLSConn {
 }
 
 type closeWriter interface{ CloseWrite() error }
+
+// closeWriteOf calls CloseWrite of a connection, if it has the method.
+func closeWriteOf(conn net.Conn) error {
+	if w, ok := conn.(closeWriter); ok {
+		return w.CloseWrite()
+	}
+	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
+}
 
 // halfCloser returns what closes the one half of a connection, also of one in a [*Conn], or nil.
 func halfCloser(conn net.Conn) closeWriter {

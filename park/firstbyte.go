@@ -49,6 +49,7 @@ func (c ListenerConfig) Listener(l net.Listener) *FirstByteListener {
 	f := &FirstByteListener{l: l, timeout: serving.Or(c.IdleTimeout, defaultFirstByte),
 		max: serving.Or(c.MaxWaiting, defaultMaxWaiting)}
 	f.changed.L = &f.mu
+	f.silent.prev, f.silent.next = &f.silent, &f.silent
 	if l == nil {
 		f.failed = fmt.Errorf("park: %w: nil listener", socknotify.ErrInvalid)
 	} else {
@@ -75,7 +76,7 @@ type FirstByteListener struct {
 	ready   []accepted
 	failed  error // the listener's permanent error
 	closed  bool
-	silent  firstByte // the head of a list of the connections that wait, oldest first
+	silent  firstByte // the head of a ring of the connections that wait, oldest first
 	n       int       // connections in silent and in ready
 }
 
@@ -89,7 +90,7 @@ type accepted struct {
 type firstByte struct {
 	in         *FirstByteListener
 	conn       *Conn
-	prev, next *firstByte // in the list; nil if it is not there
+	prev, next *firstByte // in the ring; nil if it is not there
 }
 
 // Accept returns the next connection that has sent something. It fails with net.ErrClosed after Close, and with the errors
@@ -192,7 +193,7 @@ func (f *FirstByteListener) accept() {
 func (f *FirstByteListener) awaitRoom() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for !f.closed && f.full() && f.silent.next == nil {
+	for !f.closed && f.full() && f.silent.next == &f.silent {
 		f.changed.Wait()
 	}
 }
@@ -204,7 +205,7 @@ func (f *FirstByteListener) full() bool { return f.max > 0 && f.n >= f.max }
 func (f *FirstByteListener) makeRoom() {
 	f.mu.Lock()
 	w := f.silent.next
-	full := f.full() && w != nil
+	full := f.full() && w != &f.silent
 	if full {
 		f.unlink(w)
 	}
@@ -219,11 +220,8 @@ func (f *FirstByteListener) admit(conn net.Conn) {
 	f.makeRoom()
 	w := &firstByte{in: f, conn: Wrap(conn)}
 	f.mu.Lock()
-	last := f.silent.prev
-	if last == nil {
-		last = &f.silent
-	}
-	w.prev, last.next, f.silent.prev = last, w, w
+	w.prev, w.next = f.silent.prev, &f.silent
+	w.prev.next, w.next.prev = w, w
 	f.n++
 	f.mu.Unlock()
 	err := errPanicked
@@ -255,7 +253,7 @@ func (w *firstByte) arrived(net.Conn) {
 	f.lot.guard(w.conn, func() { w.conn.Close() })
 }
 
-// waits reports whether w is still in the list. If not, makeRoom has closed its connection.
+// waits reports whether w is still in the ring. If not, makeRoom has closed its connection.
 func (f *FirstByteListener) waits(w *firstByte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,17 +285,12 @@ func (f *FirstByteListener) remove(w *firstByte) {
 	f.unlink(w)
 }
 
-// unlink removes w from the list. It reports whether w was there. The caller holds f.mu.
+// unlink removes w from the ring. It reports whether w was there. The caller holds f.mu.
 func (f *FirstByteListener) unlink(w *firstByte) bool {
 	if w.prev == nil {
 		return false
 	}
-	w.prev.next = w.next
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else if f.silent.prev = w.prev; w.prev == &f.silent {
-		f.silent.prev = nil
-	}
+	w.prev.next, w.next.prev = w.next, w.prev
 	w.prev, w.next = nil, nil
 	f.n--
 	f.changed.Broadcast()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -185,6 +186,14 @@ func (g *group[T]) shutdown(ctx context.Context, end, abort func(T)) error {
 		return nil
 	}
 	return g.lot.Shutdown(ctx)
+}
+
+// guard is Log.Guard for a function that has no error.
+func guard(log *serving.Log, conn net.Conn, f func()) error {
+	return log.Guard(conn, func() error {
+		f()
+		return nil
+	})
 }
 
 // shakeHands performs the handshake of a connection, and counts a failure.

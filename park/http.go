@@ -199,14 +199,7 @@ func (s *HTTPServer) listen(address string, serve func(net.Listener) error) erro
 	if s.Server == nil {
 		return errNoServer
 	}
-	if s.Server.Addr != "" {
-		address = s.Server.Addr
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	return serve(l)
+	return listen("tcp", cmp.Or(s.Server.Addr, address), serve)
 }
 
 // Shutdown is like http.Server.Shutdown. It also closes the parked connections and waits until ConnState has returned

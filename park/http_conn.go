@@ -176,7 +176,7 @@ func (l *Lot) evictAll() {
 	l.conns.all(func(pc *parkedConn) {
 		pc.mu.Lock()
 		defer pc.mu.Unlock()
-		if _, ok := pc.conn.(*suspendedConn); !ok {
+		if _, ok := pc.conn.(suspendedConn); !ok {
 			l.dispatchLocked(pc, evicted)
 		}
 	})

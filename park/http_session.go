@@ -114,12 +114,7 @@ func (s *session) Write(p []byte) (int, error) {
 	return s.hc.conn.Write(p)
 }
 
-func (s *session) CloseWrite() error {
-	if w, ok := s.hc.conn.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
-}
+func (s *session) CloseWrite() error { return closeWriteOf(s.hc.conn) }
 
 // SetReadDeadline records the deadline of the idle timeout for await, and sets any other deadline.
 func (s *session) SetReadDeadline(t time.Time) error {

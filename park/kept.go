@@ -189,7 +189,7 @@ func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 	}()
 	if pc.keptBy(w) {
 		if pc.keeping == keepInterrupted {
-			l.setReadDeadline(pc, time.Time{})
+			l.setReadDeadline(pc.conn, time.Time{})
 		}
 		pc.keeping = keepEmpty
 	}
@@ -217,14 +217,12 @@ func (l *Lot) readNext(c *Conn) (ready bool) {
 func (l *Lot) interrupt(pc *parkedConn) {
 	if pc.keeping == keepLingering {
 		pc.keeping = keepInterrupted
-		l.setReadDeadline(pc, longAgo)
+		l.setReadDeadline(pc.conn, longAgo)
 	}
 }
 
-// setReadDeadline sets the read deadline of a connection that a worker may be reading. If it fails, Read fails too. The
-// caller holds pc.mu.
-func (l *Lot) setReadDeadline(pc *parkedConn, t time.Time) {
-	conn := pc.conn
+// setReadDeadline sets the read deadline of a connection that a worker may be reading. If it fails, Read fails too.
+func (l *Lot) setReadDeadline(conn net.Conn, t time.Time) {
 	if !l.guard(conn, func() { conn.SetReadDeadline(t) }) {
 		l.guard(conn, func() { conn.Close() })
 	}
@@ -241,7 +239,7 @@ func (l *Lot) stopLingering(pc *parkedConn) {
 	c.mu.Lock() // wait until Read has returned
 	pc.keeping = keepEmpty
 	c.mu.Unlock()
-	l.setReadDeadline(pc, time.Time{})
+	l.setReadDeadline(c, time.Time{})
 }
 
 // handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the
@@ -261,7 +259,7 @@ func (l *Lot) handOver(pc *parkedConn, checked bool) {
 		if ready {
 			pc.keeping = keepBytes
 		}
-		l.setReadDeadline(pc, time.Time{})
+		l.setReadDeadline(c, time.Time{})
 	}
 	if pc.keeping == keepBytes {
 		pc.state = queued

@@ -94,14 +94,14 @@ const (
 	evicted               // close the connection
 )
 
-// dispatch makes the call of a parked connection happen now. It reports whether the call was waiting for something.
-func (l *Lot) dispatch(pc *parkedConn, why cause) bool {
+// dispatch makes the call of a parked connection happen now.
+func (l *Lot) dispatch(pc *parkedConn, why cause) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	return l.dispatchLocked(pc, why)
+	l.dispatchLocked(pc, why)
 }
 
-// dispatchLocked is dispatch for a caller that holds pc.mu.
+// dispatchLocked is dispatch for a caller that holds pc.mu. It reports whether the call was waiting for something.
 func (l *Lot) dispatchLocked(pc *parkedConn, why cause) bool {
 	switch {
 	case pc.state == parked, pc.state == kept:
@@ -205,9 +205,7 @@ func (l *Lot) invoke(c call) {
 	switch c.why {
 	case expired:
 		l.stats.expired.Add(1)
-		if !l.guard(c.conn, func() { c.conn.SetReadDeadline(longAgo) }) {
-			l.guard(c.conn, func() { c.conn.Close() })
-		}
+		l.setReadDeadline(c.conn, longAgo)
 	case evicted:
 		l.guard(c.conn, func() { c.conn.Close() })
 	}

@@ -2,7 +2,6 @@ package park
 
 import (
 	"bufio"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -148,10 +147,7 @@ func (c *upgradedConn) CloseWrite() error {
 	if c.joined.Load() {
 		return nil
 	}
-	if w, ok := c.Conn.(closeWriter); ok {
-		return w.CloseWrite()
-	}
-	return errors.ErrUnsupported
+	return closeWriteOf(c.Conn)
 }
 
 func (c *upgradedConn) Close() error {

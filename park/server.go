@@ -127,20 +127,12 @@ func deadline(timeout time.Duration) time.Time {
 
 // ListenAndServe listens on the address and calls Serve. network is one of "tcp", "tcp4", "tcp6" and "unix".
 func (s *Server) ListenAndServe(network, address string) error {
-	l, err := net.Listen(network, address)
-	if err != nil {
-		return err
-	}
-	return s.Serve(l)
+	return listen(network, address, s.Serve)
 }
 
 // ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS.
 func (s *Server) ListenAndServeTLS(network, address, certFile, keyFile string) error {
-	l, err := net.Listen(network, address)
-	if err != nil {
-		return err
-	}
-	return s.ServeTLS(l, certFile, keyFile)
+	return listen(network, address, func(l net.Listener) error { return s.ServeTLS(l, certFile, keyFile) })
 }
 
 // ServeTLS is Serve with TLS. The files are read if TLSConfig has no certificate, or if they are not empty.
@@ -467,10 +459,7 @@ func (c *serverConn) run(f func()) {
 			c.end(errGoexit)
 		}
 	}()
-	err := c.try(func() error {
-		f()
-		return nil
-	})
+	err := guard(&c.server.lot.log, c.conn, f)
 	returned = true
 	if err != nil {
 		c.end(err)
@@ -731,9 +720,6 @@ func (c *serverConn) end(err error) {
 	s.mu.Unlock()
 	if c.opened && s.Closed != nil {
 		c.opened = false
-		c.try(func() error {
-			s.Closed(c.conn, err)
-			return nil
-		})
+		guard(&s.lot.log, c.conn, func() { s.Closed(c.conn, err) })
 	}
 }

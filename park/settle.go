@@ -39,7 +39,7 @@ func (l *Lot) beginSettling(pc *parkedConn) net.Conn {
 func (l *Lot) endSettling(pc *parkedConn, why cause) {
 	pc.why = max(pc.why, why, woken)
 	if pc.why > woken && pc.state == settling {
-		l.setReadDeadline(pc, longAgo)
+		l.setReadDeadline(pc.conn, longAgo)
 	}
 }
 

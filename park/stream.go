@@ -311,12 +311,8 @@ func (s *Stream) readOnce(b []byte, wait bool) (n int, err error) {
 		}
 		s.conn.SetReadDeadline(until)
 	}
-	panicked := s.in.log.Guard(s.conn, func() error {
-		n, err = readPast(s.conn, b)
-		return nil
-	})
-	if panicked != nil {
-		err = panicked
+	if p := guard(&s.in.log, s.conn, func() { n, err = readPast(s.conn, b) }); p != nil {
+		err = p
 	}
 	if n > 0 && isTimeout(err) {
 		err = nil
@@ -380,14 +376,11 @@ func (s *Stream) due() (next time.Duration, err error) {
 	g := s.in
 	next = -1
 	if g.OnTimer != nil {
-		err := g.log.Guard(s.conn, func() error {
-			if next = g.OnTimer(s); next <= 0 {
-				next = -1
-			}
-			return nil
-		})
-		if err != nil {
+		if err := guard(&g.log, s.conn, func() { next = g.OnTimer(s) }); err != nil {
 			s.Close(err)
+		}
+		if next <= 0 {
+			next = -1
 		}
 	}
 	now := g.lot.now()
@@ -646,10 +639,7 @@ func (s *Stream) finish(err error) {
 	g.mu.Unlock()
 	defer g.release()
 	if g.OnClose != nil {
-		g.log.Guard(s.conn, func() error {
-			g.OnClose(s, err)
-			return nil
-		})
+		guard(&g.log, s.conn, func() { g.OnClose(s, err) })
 	}
 }
 

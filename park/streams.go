@@ -213,10 +213,7 @@ func (g *Streams) endStream(s *Stream) {
 		s.Close(ErrServerClosed)
 		return
 	}
-	g.log.Guard(s.conn, func() error {
-		g.OnShutdown(s)
-		return nil
-	})
+	guard(&g.log, s.conn, func() { g.OnShutdown(s) })
 }
 
 // Close makes Open fail, and aborts all streams. It does not wait for functions. It always returns

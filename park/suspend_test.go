@@ -128,7 +128,7 @@ func (p *poll) waitParked(q *Suspended) {
 			l.conns.all(func(pc *parkedConn) {
 				pc.mu.Lock()
 				defer pc.mu.Unlock()
-				parked = parked || pc.state != unparked && pc.conn == net.Conn((*suspendedConn)(q))
+				parked = parked || pc.state != unparked && pc.conn == net.Conn(suspendedConn{q: q})
 			})
 		}
 		return parked

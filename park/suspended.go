@@ -89,7 +89,7 @@ func (q *Suspended) wake() {
 		stream.Wake()
 	}
 	if hc != nil {
-		hc.in.lot.wakeParked(hc, (*suspendedConn)(q))
+		hc.in.lot.wakeParked(hc, q)
 	}
 }
 
@@ -101,14 +101,14 @@ func (q *Suspended) wait() {
 		q.begin()
 		return
 	}
-	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: (*suspendedConn)(q),
+	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: suspendedConn{q: q},
 		f: endSuspended, idle: q.timeout, await: q.awaits()})
 	if err == nil {
 		if server.waits.isClosed() {
 			q.decide(byServer) // Shutdown may not have found the connection in the lot
 		}
 		if q.decided() {
-			hc.in.lot.wakeParked(hc, (*suspendedConn)(q))
+			hc.in.lot.wakeParked(hc, q)
 		}
 		return
 	}
@@ -134,28 +134,24 @@ func (q *Suspended) awaits() awaited {
 // A suspendedConn is what the lot has of a waiting request. It learns from its methods why the lot
 // calls the function. The lot enables such a connection for the end of the client's side alone, so
 // that a next request stays in the socket.
-type suspendedConn Suspended
+type suspendedConn struct {
+	noConn
+	q *Suspended
+}
 
-func (c *suspendedConn) Close() error {
-	(*Suspended)(c).decide(byServer)
+func (c suspendedConn) Close() error {
+	c.q.decide(byServer)
 	return nil
 }
 
-func (c *suspendedConn) SetReadDeadline(time.Time) error {
-	(*Suspended)(c).decide(byTimeout)
+func (c suspendedConn) SetReadDeadline(time.Time) error {
+	c.q.decide(byTimeout)
 	return nil
 }
-
-func (*suspendedConn) Read([]byte) (int, error)         { return 0, net.ErrClosed }
-func (*suspendedConn) Write([]byte) (int, error)        { return 0, net.ErrClosed }
-func (*suspendedConn) LocalAddr() net.Addr              { return nil }
-func (*suspendedConn) RemoteAddr() net.Addr             { return nil }
-func (*suspendedConn) SetDeadline(time.Time) error      { return nil }
-func (*suspendedConn) SetWriteDeadline(time.Time) error { return nil }
 
 // endSuspended is the function of the lot for all waiting requests.
 func endSuspended(conn net.Conn) {
-	q := (*Suspended)(conn.(*suspendedConn))
+	q := conn.(suspendedConn).q
 	q.decide(byClient) // unless it was decided otherwise
 	q.begin()
 }
@@ -184,7 +180,8 @@ type heldRequest struct {
 }
 
 // take ends the wait. The Suspended, which the program may keep, then holds nothing.
-func (q *Suspended) take(server *HTTPServer) (t heldRequest, why ending) {
+func (q *Suspended) take() (t heldRequest, why ending) {
+	server := q.server()
 	q.mu.Lock()
 	t, why = q.heldRequest, q.why
 	q.heldRequest, q.hc, q.stream = heldRequest{}, nil, nil
@@ -193,9 +190,19 @@ func (q *Suspended) take(server *HTTPServer) (t heldRequest, why ending) {
 	return t, why
 }
 
-// answer calls then. base is the request that net/http has parsed from the head of begin.
+// server returns the server of a request whose wait has not ended.
+func (q *Suspended) server() *HTTPServer {
+	if q.stream != nil {
+		return q.stream.server
+	}
+	return q.hc.in.server
+}
+
+// answer calls then. base is the request that net/http has parsed from the head of begin, or that
+// the server of HTTP/2 has made again.
 func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
-	t, why := q.take(q.hc.in.server)
+	parsed := q.hc != nil
+	t, why := q.take()
 	defer t.forms.remove()
 	ctx := base.Context()
 	if q.halfClose {
@@ -203,7 +210,9 @@ func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
 	}
 	r := base.WithContext(withCause(ctx, endings[why]))
 	in := textReader{t.head}
-	in.skipServed()
+	if parsed {
+		in.skipServed()
+	}
 	in.request(r)
 	in = textReader{t.out}
 	in.header(w.Header())
@@ -251,9 +260,11 @@ func (s *session) handled(returned bool) {
 func (q *Suspended) drop() {
 	q.decide(byPanic)
 	hc := q.hc
-	t, _ := q.take(hc.in.server)
+	t, _ := q.take()
 	t.forms.remove()
-	hc.finish()
+	if hc != nil {
+		hc.finish()
+	}
 }
 
 // A closedWriter is the ResponseWriter of a connection that was closed.

@@ -150,15 +150,15 @@ func (l *Lot) endSuspended() {
 	l.conns.all(func(pc *parkedConn) {
 		pc.mu.Lock()
 		defer pc.mu.Unlock()
-		if c, ok := pc.conn.(*suspendedConn); ok {
-			(*Suspended)(c).decide(byServer)
+		if c, ok := pc.conn.(suspendedConn); ok {
+			c.q.decide(byServer)
 			l.dispatchLocked(pc, woken)
 		}
 	})
 }
 
-// wakeParked makes the function of a connection run that is parked as conn.
-func (l *Lot) wakeParked(hc *httpConn, conn *suspendedConn) {
+// wakeParked makes the function of a connection run that is parked for q.
+func (l *Lot) wakeParked(hc *httpConn, q *Suspended) {
 	var pc *parkedConn
 	hc.raw.Control(func(number uintptr) { pc = l.conns.of(l.conns.at(number), hc.base) })
 	if pc == nil {
@@ -166,7 +166,7 @@ func (l *Lot) wakeParked(hc *httpConn, conn *suspendedConn) {
 	}
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	if pc.conn == net.Conn(conn) {
+	if pc.conn == net.Conn(suspendedConn{q: q}) {
 		l.dispatchLocked(pc, woken)
 	}
 }

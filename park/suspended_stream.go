@@ -75,7 +75,7 @@ func (x *suspendedStream) wait() {
 	}
 	q.decide(byClient) // unless it was decided otherwise
 	x.server.waits.remove(x)
-	x.stream.Resume(x.answer, x.drop)
+	x.stream.Resume(q.answer, q.drop)
 }
 
 func waitSuspended(conn net.Conn) { conn.(*suspendedStream).wait() }
@@ -87,24 +87,6 @@ func (x *suspendedStream) Wake() { x.wake(x.server.lot2) }
 func (x *suspendedStream) SetReadDeadline(time.Time) error {
 	x.q.decide(byTimeout)
 	return nil
-}
-
-// answer calls then. base is the request that the server has made again.
-func (x *suspendedStream) answer(w http.ResponseWriter, base *http.Request) {
-	t, why := x.q.take(x.server)
-	defer t.forms.remove()
-	r := base.WithContext(withCause(base.Context(), endings[why]))
-	in := textReader{t.head}
-	in.request(r)
-	t.forms.restore(r)
-	t.then(w, r)
-}
-
-// drop ends the request of a handler that has panicked.
-func (x *suspendedStream) drop() {
-	x.q.decide(byPanic)
-	t, _ := x.q.take(x.server)
-	t.forms.remove()
 }
 
 // add adds a request of HTTP/2. It reports false if waits is closed.

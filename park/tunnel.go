@@ -311,10 +311,7 @@ func (t *Tunnel) finish() {
 		if t.cause != nil {
 			cause = *t.cause
 		}
-		g.log.Guard(t.a.conn, func() error {
-			g.OnClose(t, cause)
-			return nil
-		})
+		guard(&g.log, t.a.conn, func() { g.OnClose(t, cause) })
 	}
 }
 
