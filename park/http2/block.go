@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -98,18 +99,14 @@ func validName(name string) bool {
 	return httpguts.ValidHeaderFieldName(name) && name == strings.ToLower(name)
 }
 
+var requestPseudos = []string{":method", ":path", ":scheme", ":authority", ":protocol"}
+
 // validPseudos reports whether pseudo header fields are those of a request, and none is repeated.
 func validPseudos(fields []hpack.HeaderField) bool {
 	for i, f := range fields {
-		switch f.Name {
-		case ":method", ":path", ":scheme", ":authority", ":protocol":
-		default:
+		repeated := slices.ContainsFunc(fields[:i], func(other hpack.HeaderField) bool { return other.Name == f.Name })
+		if repeated || !slices.Contains(requestPseudos, f.Name) {
 			return false
-		}
-		for _, other := range fields[:i] {
-			if other.Name == f.Name {
-				return false
-			}
 		}
 	}
 	return true
