@@ -221,7 +221,8 @@ func (l *Lot) interrupt(pc *parkedConn) {
 	}
 }
 
-// setReadDeadline sets the read deadline of a connection that a worker may be reading. If it fails, Read fails too.
+// setReadDeadline sets the read deadline of a connection that a worker may be reading. If it fails,
+// Read fails too.
 func (l *Lot) setReadDeadline(conn net.Conn, t time.Time) {
 	if !l.guard(conn, func() { conn.SetReadDeadline(t) }) {
 		l.guard(conn, func() { conn.Close() })

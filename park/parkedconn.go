@@ -101,7 +101,8 @@ func (l *Lot) dispatch(pc *parkedConn, why cause) {
 	l.dispatchLocked(pc, why)
 }
 
-// dispatchLocked is dispatch for a caller that holds pc.mu. It reports whether the call was waiting for something.
+// dispatchLocked is dispatch for a caller that holds pc.mu. It reports whether the call was waiting
+// for something.
 func (l *Lot) dispatchLocked(pc *parkedConn, why cause) bool {
 	switch {
 	case pc.state == parked, pc.state == kept:

@@ -132,7 +132,8 @@ func (s *Server) ListenAndServe(network, address string) error {
 
 // ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS.
 func (s *Server) ListenAndServeTLS(network, address, certFile, keyFile string) error {
-	return listen(network, address, func(l net.Listener) error { return s.ServeTLS(l, certFile, keyFile) })
+	serve := func(l net.Listener) error { return s.ServeTLS(l, certFile, keyFile) }
+	return listen(network, address, serve)
 }
 
 // ServeTLS is Serve with TLS. The files are read if TLSConfig has no certificate, or if they are not empty.

@@ -13,8 +13,8 @@ func Silent(err error) bool { return err == io.EOF || isOneOf(err, silent) }
 // Certain reports whether err ends a connection.
 func Certain(err error) bool { return isOneOf(err, certain) }
 
-// Possible reports whether err may end a connection. The connection may also continue, because with IP_RECVERR the
-// system reports these errors for single packets.
+// Possible reports whether err may end a connection. The connection may also continue, because with
+// IP_RECVERR the system reports these errors for single packets.
 func Possible(err error) bool { return isOneOf(err, possible) }
 
 func isOneOf(err error, errs []error) bool {

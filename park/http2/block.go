@@ -99,13 +99,17 @@ func validName(name string) bool {
 	return httpguts.ValidHeaderFieldName(name) && name == strings.ToLower(name)
 }
 
+// hasField reports whether one of the fields has the name.
+func hasField(fields []hpack.HeaderField, name string) bool {
+	return slices.ContainsFunc(fields, func(f hpack.HeaderField) bool { return f.Name == name })
+}
+
 var requestPseudos = []string{":method", ":path", ":scheme", ":authority", ":protocol"}
 
 // validPseudos reports whether pseudo header fields are those of a request, and none is repeated.
 func validPseudos(fields []hpack.HeaderField) bool {
 	for i, f := range fields {
-		repeated := slices.ContainsFunc(fields[:i], func(other hpack.HeaderField) bool { return other.Name == f.Name })
-		if repeated || !slices.Contains(requestPseudos, f.Name) {
+		if hasField(fields[:i], f.Name) || !slices.Contains(requestPseudos, f.Name) {
 			return false
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/park"
@@ -27,7 +26,7 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	authority, path := f.PseudoValue("authority"), f.PseudoValue("path")
 	// An extended CONNECT request (RFC 8441) has the protocol that is to follow.
 	protocol := f.PseudoValue("protocol")
-	extended := slices.ContainsFunc(f.PseudoFields(), func(field hpack.HeaderField) bool { return field.Name == ":protocol" })
+	extended := hasField(f.PseudoFields(), ":protocol")
 	connect := method == http.MethodConnect && !extended
 	switch {
 	case !httpguts.ValidHeaderFieldName(method):
@@ -80,8 +79,8 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	}
 	if lengths := header["Content-Length"]; len(lengths) > 0 && !f.Truncated {
 		n, err := strconv.ParseUint(lengths[0], 10, 63)
-		differ := slices.ContainsFunc(lengths, func(other string) bool { return other != lengths[0] })
-		if err != nil || differ || st.gotEnd && n != 0 {
+		differs := func(other string) bool { return other != lengths[0] }
+		if err != nil || slices.ContainsFunc(lengths, differs) || st.gotEnd && n != 0 {
 			return malformed
 		}
 		st.declared = int64(n)

@@ -50,8 +50,8 @@ func (w *responseWriter) release(over bool) {
 
 func (w *responseWriter) Header() http.Header { return w.header }
 
-// WriteHeader sends an informational status at once. Any other is sent with the first part of the body. After one that is
-// not informational it does nothing.
+// WriteHeader sends an informational status at once. Any other is sent with the first part of the
+// body. After one that is not informational it does nothing.
 func (w *responseWriter) WriteHeader(status int) {
 	if w.over || w.status != 0 {
 		return

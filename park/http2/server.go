@@ -382,7 +382,8 @@ func (s *Server) streamWindow() int32 {
 }
 
 func (s *Server) connWindow() int32 {
-	return setting[int32](s.config().MaxReceiveBufferPerConnection, initialWindow+1, 4<<20, defaultWindow)
+	n := s.config().MaxReceiveBufferPerConnection
+	return setting[int32](n, initialWindow+1, 4<<20, defaultWindow)
 }
 
 func (s *Server) tableSize() uint32 {

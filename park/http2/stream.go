@@ -59,8 +59,10 @@ type exchange struct {
 type handlerTimeout uint8
 
 const (
-	reads  handlerTimeout = iota // Read fails when it has returned what has arrived, unless that is the whole body
-	writes                       // the stream is reset, so that Write fails
+	// reads makes Read fail when it has returned what has arrived, unless that is the whole body.
+	reads handlerTimeout = iota
+	// writes resets the stream, so that Write fails.
+	writes
 )
 
 // search returns the place of an open stream. The caller holds c.mu.
