@@ -2,8 +2,10 @@ package debug
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -23,15 +25,16 @@ type Handler struct {
 	services []*shown // not changed after New
 	began    time.Time
 
+	ctx    context.Context // done when the page is closed
+	cancel context.CancelFunc
+	traces chan struct{} // holds an element for each trace
+
 	mu     sync.Mutex
 	mounts []*mounted
 	timer  *time.Timer
-	closed bool
-	done   chan struct{} // closed by Close
-	traces int
-	// servers holds the servers that have served a trace. Each channel is closed when the server's Shutdown is
-	// called.
-	servers map[*http.Server]chan struct{}
+	// servers holds the servers that have served a trace. Each context is done when the server's Shutdown is called, or
+	// the page is closed.
+	servers map[*http.Server]context.Context
 }
 
 // maxQuery is the maximum length of the query of a request.
@@ -66,28 +69,19 @@ func AllowHosts(names ...string) Option {
 // New returns a page. The page observes each port until the page or the port is closed, and keeps a reference to
 // it. New panics if two ports, or two of servers and lots, have the same name.
 func New(opts ...Option) *Handler {
-	h := &Handler{began: time.Now(), done: make(chan struct{})}
+	h := &Handler{
+		began: time.Now(), traces: make(chan struct{}, maxTraces), servers: map[*http.Server]context.Context{},
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for _, set := range opts {
 		if set != nil {
 			set(h)
 		}
 	}
-	names := map[string]bool{}
+	mustDiffer("ports", h.mounts)
+	mustDiffer("servers", h.services)
 	for _, m := range h.mounts {
-		if names[m.name()] {
-			panic(fmt.Sprintf("debug: two ports named %q", m.name()))
-		}
-		names[m.name()] = true
-	}
-	clear(names)
-	for _, s := range h.services {
-		if names[s.name] {
-			panic(fmt.Sprintf("debug: two servers named %q", s.name))
-		}
-		names[s.name] = true
-	}
-	for _, m := range h.mounts {
-		m.history = newHistory(m.source)
+		m.begin()
 	}
 	h.mu.Lock() // sample may run before h.timer is set
 	defer h.mu.Unlock()
@@ -98,16 +92,27 @@ func New(opts ...Option) *Handler {
 	return h
 }
 
+// mustDiffer panics if two of these have the same name.
+func mustDiffer[T interface{ name() string }](kind string, all []T) {
+	names := map[string]bool{}
+	for _, one := range all {
+		if names[one.name()] {
+			panic(fmt.Sprintf("debug: two %s named %q", kind, one.name()))
+		}
+		names[one.name()] = true
+	}
+}
+
 // sample takes one sample of each port and sets the timer for the next.
 func (h *Handler) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.ctx.Err() != nil {
 		return
 	}
 	alive := len(h.services) > 0
 	for _, m := range h.mounts {
-		alive = m.sample(m.source) || alive
+		alive = m.sample() || alive
 	}
 	for _, s := range h.services {
 		s.sample()
@@ -122,12 +127,11 @@ func (h *Handler) sample() {
 func (h *Handler) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.ctx.Err() != nil {
 		return
 	}
-	h.closed = true
+	h.cancel()
 	h.timer.Stop()
-	close(h.done)
 	for _, m := range h.mounts {
 		m.stop()
 	}
@@ -142,85 +146,137 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Cache-Control", "no-store")
+	err := h.check(w, r)
+	if err == nil {
+		err = h.answer(w, r)
+	}
+	var no refusal
+	if errors.As(err, &no) { // otherwise the client has disconnected
+		reply(w, no.status, debugdata.Failure{Error: no.why})
+	}
+}
+
+// check returns an error for a request that is not served.
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		head.Set("Allow", "GET, HEAD")
-		fail(w, http.StatusMethodNotAllowed, "the page is read-only")
-		return
+		w.Header().Set("Allow", "GET, HEAD")
+		return refusal{http.StatusMethodNotAllowed, "the page is read-only"}
 	}
 	if why := h.guard.refuses(r); why != "" {
-		fail(w, http.StatusForbidden, why)
-		return
+		return refusal{http.StatusForbidden, why}
 	}
-	select {
-	case <-h.done:
-		fail(w, http.StatusServiceUnavailable, "the page is closed")
-		return
-	default:
+	if h.ctx.Err() != nil {
+		return refusal{http.StatusServiceUnavailable, "the page is closed"}
 	}
 	if len(r.URL.RawQuery) > maxQuery {
-		fail(w, http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", maxQuery))
-		return
+		return refusal{http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", maxQuery)}
 	}
+	return nil
+}
+
+// views are the functions whose results are sent as JSON, by the last element of the path.
+var views = map[string]func(*Handler, *http.Request) (any, error){
+	"servers":       (*Handler).serverNames,
+	"server":        (*Handler).serverView,
+	"ports":         (*Handler).portNames,
+	"view":          ofPort((*mounted).view),
+	"status":        ofPort(func(m *mounted, _ *http.Request) (any, error) { return m.now(), nil }),
+	"history":       ofPort(func(m *mounted, r *http.Request) (any, error) { return m.since(r) }),
+	"registrations": ofPort(func(m *mounted, r *http.Request) (any, error) { return m.registrations(r) }),
+}
+
+// ofPort returns a view of the port that the request names.
+func ofPort(view func(*mounted, *http.Request) (any, error)) func(*Handler, *http.Request) (any, error) {
+	return func(h *Handler, r *http.Request) (any, error) {
+		m, err := named(r, "port", h.ports())
+		if err != nil {
+			return nil, err
+		}
+		return view(m, r)
+	}
+}
+
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request) error {
 	name := path.Base(r.URL.Path)
 	if r.URL.Path == "" || r.URL.Path[len(r.URL.Path)-1] == '/' {
 		name = "index.html"
 	}
-	switch name {
-	case "servers":
-		h.serveServers(w)
-	case "server":
-		h.serveServer(w, r)
-	case "ports":
-		h.servePorts(w)
-	case "view":
-		h.with(w, r, h.serveView)
-	case "status":
-		h.with(w, r, h.serveStatus)
-	case "history":
-		h.with(w, r, h.serveHistory)
-	case "registrations":
-		h.with(w, r, h.serveRegistrations)
-	case "trace":
-		h.with(w, r, h.serveTrace)
-	default:
-		h.serveFile(w, r, name)
+	if name == "trace" {
+		return h.serveTrace(w, r)
 	}
-}
-
-func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	if view := views[name]; view != nil {
+		v, err := view(h, r)
+		if err == nil {
+			reply(w, http.StatusOK, v)
+		}
+		return err
+	}
 	b, err := files.ReadFile("page/" + name)
 	if err != nil {
-		fail(w, http.StatusNotFound, "no such view: "+name)
-		return
+		return refusal{http.StatusNotFound, "no such view: " + name}
 	}
 	// ServeContent derives the content type from the name.
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(b))
+	return nil
 }
 
-// with calls serve with the port that the request names.
-func (h *Handler) with(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request, *mounted)) {
-	name, ports := r.URL.Query().Get("port"), h.ports()
-	for _, m := range ports {
-		if m.name() == name || name == "" && len(ports) == 1 {
-			serve(w, r, m)
-			return
+func (h *Handler) portNames(*http.Request) (any, error) {
+	out := debugdata.Ports{Ports: []debugdata.PortName{}, Remote: h.guard.remote}
+	for _, m := range h.ports() {
+		st := m.status()
+		out.Ports = append(out.Ports, debugdata.PortName{Name: m.title, Backend: st.Backend, Closed: st.Closed})
+	}
+	return out, nil
+}
+
+func (m *mounted) registrations(r *http.Request) (*debugdata.Registrations, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	return m.query(r.Context(), q)
+}
+
+// view returns everything that the page shows in one answer, because one request costs more system calls than
+// the work on the answer.
+func (m *mounted) view(r *http.Request) (any, error) {
+	found, err := m.registrations(r)
+	if err != nil {
+		return nil, err
+	}
+	history, err := m.since(r)
+	return debugdata.View{Status: m.now(), Registrations: *found, History: history}, err
+}
+
+// named returns the one of all ports or servers that a parameter of the request names. The parameter may be omitted if
+// there is only one.
+func named[T interface{ name() string }](r *http.Request, parameter string, all []T) (found T, err error) {
+	name := r.URL.Query().Get(parameter)
+	for _, one := range all {
+		if one.name() == name || name == "" && len(all) == 1 {
+			return one, nil
 		}
 	}
 	if name == "" {
-		fail(w, http.StatusBadRequest, "the parameter port is missing; see ports for the names")
-		return
+		return found, badRequest("the parameter %s is missing; see %[1]ss for the names", parameter)
 	}
-	fail(w, http.StatusNotFound, fmt.Sprintf("no port is named %q", name))
+	return found, refusal{http.StatusNotFound, fmt.Sprintf("no %s is named %q", parameter, name)}
 }
 
-// fail answers with an error as JSON.
-func fail(w http.ResponseWriter, status int, why string) {
+// A refusal is an error that is sent to the client as JSON.
+type refusal struct {
+	status int
+	why    string
+}
+
+func (r refusal) Error() string { return r.why }
+
+func badRequest(format string, args ...any) error {
+	return refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(debugdata.Failure{Error: why})
-}
-
-func reply(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }

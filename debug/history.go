@@ -1,8 +1,6 @@
 package debug
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -55,30 +53,18 @@ func (r *ring[T]) back(nth uint64) T {
 	return r.latest[(r.n-min(nth, r.n))%keepSamples]
 }
 
-// A history holds the latest samples of a port.
-type history struct {
-	stop func() // stops observing the port
-	ring[debugdata.Sample]
-}
-
-func newHistory(s source) *history {
-	h := &history{stop: s.observe()}
-	h.sample(s)
-	return h
-}
-
-// sample adds a sample. It reports whether the port is open.
-func (h *history) sample(s source) bool {
-	st := s.status()
-	h.add(func(number uint64) debugdata.Sample {
+// sample adds a sample of a port. It reports whether the port is open.
+func (m *mounted) sample() bool {
+	st := m.status()
+	m.history.add(func(number uint64) debugdata.Sample {
 		return debugdata.Sample{Number: number, Time: st.Time, Counts: st.Counts}
 	})
 	return !st.Closed
 }
 
 // rates returns the rates between a sample of a few seconds ago and now.
-func (h *history) rates(now *debugdata.Status) (r debugdata.Rates) {
-	then := h.back(rateSamples)
+func (m *mounted) rates(now *debugdata.Status) (r debugdata.Rates) {
+	then := m.history.back(rateSamples)
 	d := now.Time.Sub(then.Time).Seconds()
 	if d < sampleEvery.Seconds()/2 {
 		return r // too short for a rate
@@ -98,64 +84,34 @@ func (h *history) rates(now *debugdata.Status) (r debugdata.Rates) {
 	}
 }
 
-func (h *Handler) servePorts(w http.ResponseWriter) {
-	out := debugdata.Ports{Ports: []debugdata.PortName{}, Remote: h.guard.remote}
-	for _, s := range h.ports() {
-		st := s.status()
-		out.Ports = append(out.Ports, debugdata.PortName{Name: s.name(), Backend: st.Backend, Closed: st.Closed})
-	}
-	reply(w, out)
-}
-
-func (h *Handler) serveStatus(w http.ResponseWriter, r *http.Request, s *mounted) {
-	reply(w, h.status(s))
-}
-
-func (h *Handler) status(s *mounted) debugdata.Status {
-	st := s.status()
-	st.Rates = s.rates(&st)
+// now returns the present status of a port with its rates.
+func (m *mounted) now() debugdata.Status {
+	st := m.status()
+	st.Rates = m.rates(&st)
 	return st
 }
 
-func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s *mounted) {
-	from, why := parseAfter(r)
-	if why != "" {
-		fail(w, http.StatusBadRequest, why)
-		return
+// since returns the samples that a request asks for.
+func (m *mounted) since(r *http.Request) (debugdata.History, error) {
+	from, err := parseAfter(r)
+	if err != nil {
+		return debugdata.History{}, err
 	}
-	reply(w, debugdata.History{Port: s.name(), Samples: s.after(from)})
+	return debugdata.History{Port: m.title, Samples: m.history.after(from)}, nil
 }
 
 // parseAfter returns the number of the first sample that is requested.
-func parseAfter(r *http.Request) (from uint64, why string) {
+func parseAfter(r *http.Request) (from uint64, err error) {
 	text := r.URL.Query().Get("after")
 	if text == "" {
-		return 0, ""
+		return 0, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Sprintf("after=%q is not the number of a sample", text)
+		return 0, badRequest("after=%q is not the number of a sample", text)
 	}
 	if n == math.MaxUint64 {
-		return n, "" // there is no later sample
+		return n, nil // there is no later sample
 	}
-	return n + 1, ""
-}
-
-// serveView sends everything that the page shows in one answer, because one request costs more system calls than
-// the work on the answer.
-func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s *mounted) {
-	q, why := parseQuery(r)
-	from, whyNot := parseAfter(r)
-	if why = cmp.Or(why, whyNot); why != "" {
-		fail(w, http.StatusBadRequest, why)
-		return
-	}
-	found := s.query(r.Context(), q)
-	if found == nil {
-		return // the client has disconnected
-	}
-	reply(w, debugdata.View{
-		Status: h.status(s), Registrations: *found, History: debugdata.History{Port: s.name(), Samples: s.after(from)},
-	})
+	return n + 1, nil
 }

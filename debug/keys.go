@@ -55,24 +55,22 @@ func writeKey(b *strings.Builder, v reflect.Value) {
 	case reflect.Interface:
 		writeKey(b, v.Elem())
 	case reflect.Struct:
-		b.WriteByte('{')
-		for i := range v.NumField() {
-			if i > 0 {
-				b.WriteByte(' ')
-			}
-			writeKey(b, v.Field(i))
-		}
-		b.WriteByte('}')
+		writeKeys(b, "{}", v.NumField(), v.Field)
 	case reflect.Array:
-		b.WriteByte('[')
-		for i := range v.Len() {
-			if i > 0 {
-				b.WriteByte(' ')
-			}
-			writeKey(b, v.Index(i))
-		}
-		b.WriteByte(']')
+		writeKeys(b, "[]", v.Len(), v.Index)
 	default:
 		b.WriteString(v.Type().String())
 	}
+}
+
+// writeKeys writes the n elements of a key between brackets.
+func writeKeys(b *strings.Builder, brackets string, n int, element func(int) reflect.Value) {
+	b.WriteByte(brackets[0])
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		writeKey(b, element(i))
+	}
+	b.WriteByte(brackets[1])
 }

@@ -3,13 +3,14 @@ package debug
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
+	"github.com/socknotify/socknotify/internal/observe"
 )
 
 // A query selects and orders registrations.
@@ -17,6 +18,7 @@ type query struct {
 	words         []string // in lower case; all must match
 	state         string
 	sort          string
+	compare       func(a, b *candidate) int
 	descending    bool
 	offset, limit int
 }
@@ -27,40 +29,53 @@ const (
 	maxWords     = 16
 )
 
-// sorts returns the names of the columns by which rows can be sorted.
-func sorts() []string {
-	return []string{"socket", "key", "local", "remote", "filter", "trigger", "state", "notifications", "last", "since"}
+// columns are the columns by which rows can be sorted.
+var columns = []struct {
+	name    string
+	compare func(a, b *candidate) int
+}{
+	{"socket", by(func(c *candidate) uintptr { return c.Handle })},
+	{"key", by(func(c *candidate) string { return c.key })},
+	{"local", by(func(c *candidate) string { return c.local })},
+	{"remote", by(func(c *candidate) string { return c.remote })},
+	{"filter", by(func(c *candidate) socknotify.Events { return socknotify.Events(c.Filter) })},
+	{"trigger", by(func(c *candidate) socknotify.Trigger { return socknotify.Trigger(c.Trigger) })},
+	{"state", by(func(c *candidate) State { return State(c.State) })},
+	{"notifications", by(func(c *candidate) uint64 { return c.Notifications })},
+	{"last", by(func(c *candidate) int64 { return c.LastTime })},
+	{"since", by(func(c *candidate) uint64 { return c.ID })}, // IDs are assigned in order of time
 }
 
-func (h *Handler) serveRegistrations(w http.ResponseWriter, r *http.Request, s *mounted) {
-	q, why := parseQuery(r)
-	if why != "" {
-		fail(w, http.StatusBadRequest, why)
-		return
-	}
-	if found := s.query(r.Context(), q); found != nil { // nil if the client has disconnected
-		reply(w, found)
-	}
+// by returns a function that compares candidates by a value.
+func by[V cmp.Ordered](value func(*candidate) V) func(a, b *candidate) int {
+	return func(a, b *candidate) int { return cmp.Compare(value(a), value(b)) }
 }
 
-func parseQuery(r *http.Request) (q *query, why string) {
+func parseQuery(r *http.Request) (*query, error) {
 	v := r.URL.Query()
-	q = &query{
+	q := &query{
 		words: strings.Fields(strings.ToLower(v.Get("q"))), state: v.Get("state"), sort: cmp.Or(v.Get("sort"), "socket"),
 		limit: defaultLimit,
 	}
 	if len(q.words) > maxWords {
-		return nil, fmt.Sprintf("q has %d words, more than %d", len(q.words), maxWords)
+		return nil, badRequest("q has %d words, more than %d", len(q.words), maxWords)
 	}
-	if !slices.Contains(sorts(), q.sort) {
-		return nil, fmt.Sprintf("sort=%q is not one of %s", q.sort, strings.Join(sorts(), ", "))
+	var names []string
+	for _, c := range columns {
+		names = append(names, c.name)
+		if c.name == q.sort {
+			q.compare = c.compare
+		}
+	}
+	if q.compare == nil {
+		return nil, badRequest("sort=%q is not one of %s", q.sort, strings.Join(names, ", "))
 	}
 	switch order := v.Get("order"); order {
 	case "", "asc":
 	case "desc":
 		q.descending = true
 	default:
-		return nil, fmt.Sprintf("order=%q is neither asc nor desc", order)
+		return nil, badRequest("order=%q is neither asc nor desc", order)
 	}
 	for _, n := range []struct {
 		name     string
@@ -73,40 +88,40 @@ func parseQuery(r *http.Request) (q *query, why string) {
 		}
 		i, err := strconv.Atoi(text)
 		if err != nil || i < n.min || i > n.max {
-			return nil, fmt.Sprintf("%s=%q is not from %d to %d", n.name, text, n.min, n.max)
+			return nil, badRequest("%s=%q is not from %d to %d", n.name, text, n.min, n.max)
 		}
 		*n.to = i
 	}
-	return q, ""
+	return q, nil
 }
 
 // A candidate is a registration that may be shown. Its texts are set only if they are needed for searching or sorting.
-type candidate[K comparable] struct {
-	RegistrationInfo[K]
+type candidate struct {
+	observe.Info
 	key           string
 	local, remote string
 }
 
-// query returns the registrations that match q. It returns nil if ctx is done first.
-func (s *portSource[K]) query(ctx context.Context, q *query) *debugdata.Registrations {
+// query returns the registrations that match q. It returns an error if ctx is done first.
+func (s *source) query(ctx context.Context, q *query) (*debugdata.Registrations, error) {
 	select {
 	case s.querying <- struct{}{}:
 		defer func() { <-s.querying }()
 	case <-ctx.Done():
-		return nil
+		return nil, ctx.Err()
 	}
 	out := &debugdata.Registrations{Port: s.title, States: map[string]int{}, Offset: q.offset, Rows: []debugdata.Row{}}
 	keys := len(q.words) > 0 || q.sort == "key"
 	addresses := len(q.words) > 0 || q.sort == "local" || q.sort == "remote" || keys && s.byAddress
-	var found []candidate[K]
-	if !s.all(ctx, func(r *RegistrationInfo[K]) {
+	var found []candidate
+	err := s.all(ctx, func(r *observe.Info) {
 		out.Total++
-		state := r.State.String()
+		state := State(r.State).String()
 		out.States[state]++
 		if q.state != "" && q.state != state {
 			return
 		}
-		c := candidate[K]{RegistrationInfo: *r}
+		c := candidate{Info: *r}
 		if addresses {
 			k := s.addresses(r, true)
 			c.local, c.remote = k.names.Local, k.names.Remote
@@ -117,86 +132,58 @@ func (s *portSource[K]) query(ctx context.Context, q *query) *debugdata.Registra
 		if c.matches(q.words) {
 			found = append(found, c)
 		}
-	}) {
-		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	out.Matched = len(found)
-	slices.SortStableFunc(found, func(a, b candidate[K]) int {
-		d := compare(q.sort, &a, &b)
+	slices.SortStableFunc(found, func(a, b candidate) int {
 		if q.descending {
-			d = -d
+			return q.compare(&b, &a)
 		}
-		return d
+		return q.compare(&a, &b)
 	})
 	found = found[min(q.offset, len(found)):]
 	for i := range found[:min(q.limit, len(found))] {
-		if ctx.Err() != nil {
-			return nil
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		out.Rows = append(out.Rows, s.row(&found[i].RegistrationInfo))
+		out.Rows = append(out.Rows, s.row(&found[i].Info))
 	}
 	s.dropAddresses(out.Total)
-	return out
+	return out, nil
 }
 
 // dropAddresses drops the cached addresses if there are many more of them than registrations.
-func (s *portSource[K]) dropAddresses(registrations int) {
+func (s *source) dropAddresses(registrations int) {
 	if len(s.names) > 2*registrations+1000 {
 		s.names = nil
 	}
 }
 
 // matches reports whether every word occurs in a text of c.
-func (c *candidate[K]) matches(words []string) bool {
+func (c *candidate) matches(words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
 	text := strings.ToLower(strings.Join([]string{
-		strconv.FormatUint(uint64(c.Socket), 10), c.key, c.local, c.remote, c.Filter.String(), c.Trigger.String(), c.State.String(),
+		strconv.FormatUint(uint64(c.Handle), 10), c.key, c.local, c.remote,
+		socknotify.Events(c.Filter).String(), socknotify.Trigger(c.Trigger).String(), State(c.State).String(),
 	}, "\n"))
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-func compare[K comparable](by string, a, b *candidate[K]) int {
-	switch by {
-	case "key":
-		return strings.Compare(a.key, b.key)
-	case "local":
-		return strings.Compare(a.local, b.local)
-	case "remote":
-		return strings.Compare(a.remote, b.remote)
-	case "filter":
-		return cmp.Compare(a.Filter, b.Filter)
-	case "trigger":
-		return cmp.Compare(a.Trigger, b.Trigger)
-	case "state":
-		return cmp.Compare(a.State, b.State)
-	case "notifications":
-		return cmp.Compare(a.Notifications, b.Notifications)
-	case "last":
-		return a.LastTime.Compare(b.LastTime)
-	case "since":
-		return cmp.Compare(a.ID, b.ID) // IDs are assigned in order of time
-	default:
-		return cmp.Compare(a.Socket, b.Socket)
-	}
-}
-
-func (s *portSource[K]) row(r *RegistrationInfo[K]) debugdata.Row {
+func (s *source) row(r *observe.Info) debugdata.Row {
 	k := s.addresses(r, false)
 	row := debugdata.Row{
-		ID: r.ID, Socket: uint64(r.Socket), Key: s.key(r, k.names.Local, k.names.Remote),
+		ID: r.ID, Socket: uint64(r.Handle), Key: s.key(r, k.names.Local, k.names.Remote),
 		Network: k.names.Network, Local: k.names.Local, Remote: k.names.Remote, Gone: k.gone,
-		Filter: r.Filter.String(), Trigger: r.Trigger.String(), State: r.State.String(), Pending: r.Pending,
-		Notifications: r.Notifications, LastTime: r.LastTime, Since: r.Since,
+		Filter: socknotify.Events(r.Filter).String(), Trigger: socknotify.Trigger(r.Trigger).String(),
+		State: State(r.State).String(), Pending: r.Pending,
+		Notifications: r.Notifications, LastTime: timeOf(r.LastTime), Since: timeOf(r.Since),
 	}
-	if !r.LastTime.IsZero() {
-		row.Last = r.Last.String()
+	if r.LastTime != 0 {
+		row.Last = socknotify.Events(r.Last).String()
 		if r.Last == 0 {
 			row.Last = "ACCEPT"
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
+	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
@@ -15,14 +16,16 @@ import (
 
 // A service is a server or a lot that a page shows.
 type service struct {
-	name, kind string
+	title, kind string
 	// read sets the counts, which are 0 before the first Serve.
 	read func(*debugdata.ServerCounts)
 	// ports returns the ports that the service has now, each as the same any as before.
 	ports func() []any
 	// newSource makes the source of such a port.
-	newSource func(name string, port any) source
+	newSource func(title string, port any) *source
 }
+
+func (s *service) name() string { return s.title }
 
 // A shown is a service on one page.
 type shown struct {
@@ -33,19 +36,7 @@ type shown struct {
 // Server shows a server under a name, which must be unique among servers and lots on the page. Its ports are shown too,
 // from the first Serve on. Server.TimeCalls makes the page show how long calls take. Server must not be called from OnStart.
 func Server[S any](name string, s *server.Server[S]) Option {
-	return add(&service{
-		name: name, kind: "server.Server",
-		read: func(c *debugdata.ServerCounts) { setServer(c, s.Stats()) },
-		ports: func() (all []any) {
-			for _, p := range s.Ports() {
-				all = append(all, p)
-			}
-			return all
-		},
-		newSource: func(name string, port any) source {
-			return newSource(name, port.(*socknotify.Port[*server.Key]), nil)
-		},
-	})
+	return add(name, "server.Server", s.Ports, func(c *debugdata.ServerCounts) { setServer(c, s.Stats()) })
 }
 
 // Lot shows a lot of package park under a name, as Server does.
@@ -69,19 +60,26 @@ func Tunnels(name string, t *park.Tunnels) Option {
 }
 
 func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats) Option {
-	return add(&service{
-		name: name, kind: kind, read: func(c *debugdata.ServerCounts) { setPark(c, stats()) },
+	ports := func() (all []*socknotify.Port[park.Key]) {
+		for _, l := range lots() {
+			all = append(all, l.Port())
+		}
+		return all
+	}
+	return add(name, kind, ports, func(c *debugdata.ServerCounts) { setPark(c, stats()) })
+}
+
+func add[K comparable](name, kind string, ports func() []*socknotify.Port[K], read func(*debugdata.ServerCounts)) Option {
+	s := &service{
+		title: name, kind: kind, read: read,
 		ports: func() (all []any) {
-			for _, l := range lots() {
-				all = append(all, l.Port())
+			for _, p := range ports() {
+				all = append(all, p)
 			}
 			return all
 		},
-		newSource: func(name string, port any) source { return newSource(name, port.(*socknotify.Port[park.Key]), nil) },
-	})
-}
-
-func add(s *service) Option {
+		newSource: func(title string, port any) *source { return newSource(title, port.(*socknotify.Port[K]), nil) },
+	}
 	return func(h *Handler) { h.services = append(h.services, &shown{service: s}) }
 }
 
@@ -138,15 +136,22 @@ func (s *shown) sample() {
 
 // A mounted is a port of the page, with the service that it belongs to and its identity there, or nil.
 type mounted struct {
-	source
-	*history
-	of   *shown
-	port any
+	*source
+	history ring[debugdata.Sample]
+	stop    func() // stops observing the port
+	of      *shown
+	port    any
+}
+
+// begin begins to observe the port, and takes the first sample.
+func (m *mounted) begin() {
+	m.stop = observe.Start(m.source.port)
+	m.sample()
 }
 
 // adopt adds the ports that services have opened, and drops those that they have no more. The caller holds h.mu.
 func (h *Handler) adopt() {
-	if h.closed {
+	if h.ctx.Err() != nil {
 		return
 	}
 	for _, s := range h.services {
@@ -162,22 +167,23 @@ func (h *Handler) adopt() {
 			if slices.ContainsFunc(h.mounts, func(m *mounted) bool { return m.of == s && m.port == p }) {
 				continue
 			}
-			name := s.name
+			name := s.title
 			if len(now) > 1 {
-				name = fmt.Sprintf("%s-%d", s.name, i)
+				name = fmt.Sprintf("%s-%d", s.title, i)
 			}
 			for h.isMounted(name) {
 				name += "'"
 			}
-			source := s.newSource(name, p)
-			h.mounts = append(h.mounts, &mounted{source, newHistory(source), s, p})
+			m := &mounted{source: s.newSource(name, p), of: s, port: p}
+			m.begin()
+			h.mounts = append(h.mounts, m)
 		}
 	}
 }
 
 // isMounted reports whether a port has a name. The caller holds h.mu.
 func (h *Handler) isMounted(name string) bool {
-	return slices.ContainsFunc(h.mounts, func(m *mounted) bool { return m.name() == name })
+	return slices.ContainsFunc(h.mounts, func(m *mounted) bool { return m.title == name })
 }
 
 // ports returns the ports of the page.
@@ -188,45 +194,36 @@ func (h *Handler) ports() []*mounted {
 	return slices.Clone(h.mounts)
 }
 
-func (h *Handler) serveServers(w http.ResponseWriter) {
+func (h *Handler) serverNames(*http.Request) (any, error) {
 	ports := h.ports()
 	out := debugdata.Servers{Servers: []debugdata.ServerName{}, Remote: h.guard.remote, Bounds: []float64{}}
 	for _, b := range metrics.Bounds() {
 		out.Bounds = append(out.Bounds, b.Seconds())
 	}
 	for _, s := range h.services {
-		name := debugdata.ServerName{Name: s.name, Kind: s.kind, Ports: []string{}}
+		name := debugdata.ServerName{Name: s.title, Kind: s.kind, Ports: []string{}}
 		for _, m := range ports {
 			if m.of == s {
-				name.Ports = append(name.Ports, m.name())
+				name.Ports = append(name.Ports, m.title)
 			}
 		}
 		out.Servers = append(out.Servers, name)
 	}
-	reply(w, out)
+	return out, nil
 }
 
-func (h *Handler) serveServer(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("server")
-	from, why := parseAfter(r)
-	if why != "" {
-		fail(w, http.StatusBadRequest, why)
-		return
+func (h *Handler) serverView(r *http.Request) (any, error) {
+	from, err := parseAfter(r)
+	if err != nil {
+		return nil, err
 	}
-	for _, s := range h.services {
-		if s.name != name && (name != "" || len(h.services) != 1) {
-			continue
-		}
-		v := debugdata.ServerView{Server: s.name, Kind: s.kind, Time: time.Now(), Observed: h.began, Samples: s.history.after(from)}
-		s.read(&v.Counts)
-		reply(w, v)
-		return
+	s, err := named(r, "server", h.services)
+	if err != nil {
+		return nil, err
 	}
-	if name == "" {
-		fail(w, http.StatusBadRequest, "the parameter server is missing; see servers for the names")
-		return
-	}
-	fail(w, http.StatusNotFound, fmt.Sprintf("no server is named %q", name))
+	v := debugdata.ServerView{Server: s.title, Kind: s.kind, Time: time.Now(), Observed: h.began, Samples: s.history.after(from)}
+	s.read(&v.Counts)
+	return v, nil
 }
 
 // Ready returns a handler for a readiness check, such as /readyz for Kubernetes. It answers 200 while all servers are

@@ -89,18 +89,21 @@ const (
 	StateOverlapped
 )
 
-var stateNames = [...]string{"enabled", "fired", "suppressed", "disabled", "accepting", "paused", "stopped", "overlapped"}
+var stateNames = []string{"enabled", "fired", "suppressed", "disabled", "accepting", "paused", "stopped", "overlapped"}
 
 // String returns the name of the state.
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return strconv.Itoa(int(s))
-}
+func (s State) String() string { return nameOf(stateNames, int(s)) }
 
 // MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// nameOf returns the name with a number, or the number if it has none.
+func nameOf(names []string, n int) string {
+	if n < len(names) {
+		return names[n]
+	}
+	return strconv.Itoa(n)
+}
 
 // TakeSnapshot returns the state of a port with one page of at most limit registrations. The page begins at socket
 // number from: 0 for the first page, and Next of the previous snapshot for each other page. A registration that
@@ -110,10 +113,7 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // TakeSnapshot may be called at any time, also after Close. It makes no system call, and takes no lock that a
 // dequeuing call waits for.
 func TakeSnapshot[K comparable](p *socknotify.Port[K], from uintptr, limit int) Snapshot[K] {
-	return takeSnapshot(p, port.Of(p), from, limit)
-}
-
-func takeSnapshot[K comparable](p *socknotify.Port[K], in *port.Port, from uintptr, limit int) Snapshot[K] {
+	in := port.Of(p)
 	s := Snapshot[K]{
 		Time:        time.Now(),
 		Backend:     in.Core.Backend,
@@ -126,26 +126,24 @@ func takeSnapshot[K comparable](p *socknotify.Port[K], in *port.Port, from uintp
 	}
 	var infos []observe.Info
 	s.Observed, infos, s.Next, s.More, s.Closed = observe.List(in, from, limit)
-	for i := range infos {
-		s.Registrations = append(s.Registrations, registrationInfo[K](&infos[i]))
+	for _, i := range infos {
+		s.Registrations = append(s.Registrations, RegistrationInfo[K]{
+			Socket: i.Handle, Key: port.KeyOf[K](i.Record), Filter: socknotify.Events(i.Filter),
+			Trigger: socknotify.Trigger(i.Trigger), State: State(i.State), Pending: i.Pending,
+			ID: i.ID, Notifications: i.Notifications, Last: socknotify.Events(i.Last),
+			LastTime: timeOf(i.LastTime), Since: timeOf(i.Since), record: i.Record,
+		})
 	}
 	runtime.KeepAlive(p)
 	return s
 }
 
-func registrationInfo[K comparable](i *observe.Info) RegistrationInfo[K] {
-	r := RegistrationInfo[K]{
-		Socket: i.Handle, Key: port.KeyOf[K](i.Record), Filter: socknotify.Events(i.Filter),
-		Trigger: socknotify.Trigger(i.Trigger), State: State(i.State), Pending: i.Pending,
-		ID: i.ID, Notifications: i.Notifications, Last: socknotify.Events(i.Last), record: i.Record,
+// timeOf returns the time of Unix milliseconds, or the zero time for 0.
+func timeOf(millis int64) time.Time {
+	if millis == 0 {
+		return time.Time{}
 	}
-	if i.LastTime != 0 {
-		r.LastTime = time.UnixMilli(i.LastTime)
-	}
-	if i.Since != 0 {
-		r.Since = time.UnixMilli(i.Since)
-	}
-	return r
+	return time.UnixMilli(millis)
 }
 
 // Observe makes a port record, for each registration, the number of its notifications and the events and time of
@@ -164,10 +162,7 @@ func Observe[K comparable](p *socknotify.Port[K]) (stop func()) {
 // socket was closed. It never returns the names of another socket that was given the same number. It fails with
 // ErrInvalid if r is nil, with ErrClosed if the port is closed, and with errors of the system.
 func Addresses[K comparable](p *socknotify.Port[K], r *RegistrationInfo[K]) (sock.Names, error) {
-	return addresses(port.Of(p), r)
-}
-
-func addresses[K comparable](in *port.Port, r *RegistrationInfo[K]) (sock.Names, error) {
+	in := port.Of(p)
 	if r == nil {
 		if in.Core.Closed.Load() {
 			return sock.Names{}, port.ErrClosed
@@ -175,6 +170,6 @@ func addresses[K comparable](in *port.Port, r *RegistrationInfo[K]) (sock.Names,
 		return sock.Names{}, port.CallError("Addresses", "nil RegistrationInfo")
 	}
 	names, err := observe.Addresses(in, r.Socket, r.record)
-	runtime.KeepAlive(in)
+	runtime.KeepAlive(p)
 	return names, err
 }

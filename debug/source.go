@@ -14,21 +14,11 @@ import (
 )
 
 // A source is a port with keys of any type.
-type source interface {
-	name() string
-	observe() (stop func())
-	status() debugdata.Status
-	query(ctx context.Context, q *query) *debugdata.Registrations
-	trace() *Trace
-	// describe sets the key and addresses of a registration in e. It reports whether the registration still exists.
-	describe(socket uintptr, id uint64, e *debugdata.Event) bool
-}
-
-type portSource[K comparable] struct {
+type source struct {
 	title string
-	port  *socknotify.Port[K]
-	in    *port.Port // the port inside port
-	text  func(K) string
+	port  *port.Port
+	stats func() socknotify.Stats
+	text  func(*port.Record) string // the text for a registration's key
 	// byAddress says that registrations are shown by the remote address of their sockets, because there is no text for
 	// keys, which are pointers.
 	byAddress bool
@@ -53,24 +43,27 @@ const (
 	scanBatch = 256
 )
 
-func newSource[K comparable](name string, p *socknotify.Port[K], text func(K) string) *portSource[K] {
-	s := &portSource[K]{title: name, port: p, in: port.Of(p), text: text, querying: make(chan struct{}, 1)}
+func newSource[K comparable](title string, p *socknotify.Port[K], text func(K) string) *source {
+	s := &source{title: title, port: port.Of(p), stats: p.Stats, querying: make(chan struct{}, 1)}
 	if text == nil {
-		s.text = keyText[K]
+		text = keyText[K]
 		switch reflect.TypeFor[K]().Kind() {
 		case reflect.Pointer, reflect.Chan, reflect.UnsafePointer:
 			s.byAddress = true
 		}
 	}
+	s.text = func(r *port.Record) string { return text(port.KeyOf[K](r)) }
 	return s
 }
 
+func (s *source) name() string { return s.title }
+
 // key returns the text for the key of a registration whose socket has these addresses.
-func (s *portSource[K]) key(r *RegistrationInfo[K], local, remote string) string {
-	if s.byAddress && cmp.Or(remote, local) != "" {
-		return cmp.Or(remote, local)
+func (s *source) key(r *observe.Info, local, remote string) string {
+	if address := cmp.Or(remote, local); s.byAddress && address != "" {
+		return address
 	}
-	return s.text(r.Key)
+	return s.text(r.Record)
 }
 
 func (k *cachedNames) maxAge() time.Duration {
@@ -86,50 +79,45 @@ func (k *cachedNames) usableForSearch() bool {
 	return k.names.Remote != "" || k.names.Network != "tcp" && k.names.Network != "udp"
 }
 
-func (s *portSource[K]) name() string           { return s.title }
-func (s *portSource[K]) observe() (stop func()) { return observe.Start(s.in) }
-func (s *portSource[K]) trace() *Trace          { return &Trace{observe.StartTrace(s.in)} }
-
-func (s *portSource[K]) status() debugdata.Status {
-	p := takeSnapshot(s.port, s.in, 0, 0)
-	spread := make([]debugdata.Spread, len(p.Spread))
-	for i := range spread {
-		spread[i] = debugdata.Spread(p.Spread[i])
+func (s *source) status() debugdata.Status {
+	st := debugdata.Status{
+		Port: s.title, Time: time.Now(), Backend: s.port.Core.Backend, KernelEdges: s.port.Core.Edges,
+		Counts: debugdata.Counts(s.stats()), Spread: make([]debugdata.Spread, port.Stripes),
 	}
-	return debugdata.Status{
-		Port: s.title, Time: p.Time, Backend: p.Backend, KernelEdges: p.KernelEdges, Closed: p.Closed,
-		Observed: p.Observed, Counts: debugdata.Counts(p.Stats), Spread: spread,
+	for i := range st.Spread {
+		st.Spread[i] = debugdata.Spread(s.port.Spread(i))
 	}
+	st.Observed, _, _, _, st.Closed = observe.List(s.port, 0, 0)
+	return st
 }
 
-// all calls f for every registration. It reports whether it has finished before ctx was done.
-func (s *portSource[K]) all(ctx context.Context, f func(*RegistrationInfo[K])) bool {
+// all calls f for every registration. It returns an error if ctx is done before it has finished.
+func (s *source) all(ctx context.Context, f func(*observe.Info)) error {
 	from := uintptr(0)
 	for more := true; more; {
-		if ctx.Err() != nil {
-			return false
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		page := takeSnapshot(s.port, s.in, from, scanBatch)
-		for i := range page.Registrations {
-			f(&page.Registrations[i])
+		var page []observe.Info
+		_, page, from, more, _ = observe.List(s.port, from, scanBatch)
+		for i := range page {
+			f(&page[i])
 		}
-		from, more = page.Next, page.More
 	}
-	return true
+	return nil
 }
 
 // addresses returns the addresses of a registration, from the cache if possible. The caller holds s.querying.
-func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) cachedNames {
+func (s *source) addresses(r *observe.Info, search bool) cachedNames {
 	k, ok := s.names[r.ID]
 	if ok && r.ID != 0 && (search && k.usableForSearch() || time.Since(k.at) < k.maxAge()) {
 		return k
 	}
 	k = cachedNames{at: time.Now()}
-	names, err := addresses(s.in, r)
-	if err != nil {
+	var err error
+	if k.names, err = observe.Addresses(s.port, r.Handle, r.Record); err != nil {
 		k.gone = err.Error()
 	}
-	k.names = names
 	if r.ID != 0 {
 		if s.names == nil {
 			s.names = make(map[uint64]cachedNames)
@@ -139,13 +127,14 @@ func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) cachedNam
 	return k
 }
 
-func (s *portSource[K]) describe(socket uintptr, id uint64, e *debugdata.Event) bool {
-	page := takeSnapshot(s.port, s.in, socket, 1)
-	if len(page.Registrations) == 0 || page.Registrations[0].ID != id {
+// describe sets the key and addresses of a registration in e. It reports whether the registration still exists.
+func (s *source) describe(socket uintptr, id uint64, e *debugdata.Event) bool {
+	_, page, _, _, _ := observe.List(s.port, socket, 1)
+	if len(page) == 0 || page[0].ID != id {
 		return false
 	}
-	r := &page.Registrations[0]
-	if names, err := addresses(s.in, r); err == nil {
+	r := &page[0]
+	if names, err := observe.Addresses(s.port, r.Handle, r.Record); err == nil {
 		e.Local, e.Remote = names.Local, names.Remote
 	}
 	e.Key = s.key(r, e.Local, e.Remote)

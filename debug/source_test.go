@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
+	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -37,12 +38,12 @@ func TestSearchRefreshesAddresses(t *testing.T) {
 		t.Fatal(err, regs[0].Result)
 	}
 	t.Cleanup(Observe(p))
-	q, why := parseQuery(httptest.NewRequest("GET", "/?q="+url.QueryEscape(peer.LocalAddr().String()), nil))
-	if why != "" {
-		t.Fatal(why)
+	q, err := parseQuery(httptest.NewRequest("GET", "/?q="+url.QueryEscape(peer.LocalAddr().String()), nil))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := s.query(t.Context(), q).Matched; n != 0 {
-		t.Fatalf("found %d", n)
+	if found, err := s.query(t.Context(), q); err != nil || found.Matched != 0 {
+		t.Fatalf("found %+v, %v", found, err)
 	}
 	if err := c.Connect(peer.LocalAddr()); err != nil {
 		t.Fatal(err)
@@ -51,15 +52,15 @@ func TestSearchRefreshesAddresses(t *testing.T) {
 		k.at = k.at.Add(-2 * maxNamesAge)
 		s.names[id] = k
 	}
-	if n := s.query(t.Context(), q).Matched; n != 1 {
-		t.Errorf("found %d by the current address", n)
+	if found, err := s.query(t.Context(), q); err != nil || found.Matched != 1 {
+		t.Errorf("found %+v by the current address, %v", found, err)
 	}
 	asked := time.Now()
 	for id, k := range s.names {
 		k.at = k.at.Add(-2 * maxConnectedAge)
 		s.names[id] = k
 	}
-	s.addresses(&RegistrationInfo[string]{ID: firstID(s)}, true)
+	s.addresses(&observe.Info{ID: firstID(s)}, true)
 	for _, k := range s.names {
 		if k.at.After(asked) {
 			t.Error("the addresses of a connected socket are read again for a search")
@@ -67,7 +68,7 @@ func TestSearchRefreshesAddresses(t *testing.T) {
 	}
 }
 
-func firstID(s *portSource[string]) (id uint64) {
+func firstID(s *source) (id uint64) {
 	for id = range s.names {
 		break
 	}

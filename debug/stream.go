@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/debugdata"
+	"github.com/socknotify/socknotify/internal/observe"
 )
 
 const (
@@ -23,17 +25,9 @@ const (
 	maxDescribed = 10000
 )
 
-// traceKinds returns the names of the kinds.
-func traceKinds() (names []string) {
-	for k := TraceNotified; k <= TraceCompleted; k++ {
-		names = append(names, k.String())
-	}
-	return names
-}
-
 // A traceStream is the answer to one trace request.
 type traceStream struct {
-	source    source
+	source    *source
 	trace     *Trace
 	socket    uint64
 	oneSocket bool   // only that socket
@@ -43,30 +37,38 @@ type traceStream struct {
 	buf       [256]TraceEntry
 }
 
-func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s *mounted) {
+func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request) error {
+	s, err := named(r, "port", h.ports())
+	if err != nil {
+		return err
+	}
 	t := &traceStream{source: s.source, described: map[uint64]debugdata.Event{}}
 	v := r.URL.Query()
 	if text := v.Get("socket"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("socket=%q is not a number", text))
-			return
+			return badRequest("socket=%q is not a number", text)
 		}
 		t.socket, t.oneSocket = n, true
 	}
-	if t.kind = v.Get("kind"); t.kind != "" && !slices.Contains(traceKinds(), t.kind) {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%q is not one of %s", t.kind, strings.Join(traceKinds(), ", ")))
-		return
+	if t.kind = v.Get("kind"); t.kind != "" && !slices.Contains(debugdata.TraceKinds, t.kind) {
+		return badRequest("kind=%q is not one of %s", t.kind, strings.Join(debugdata.TraceKinds, ", "))
 	}
 	if s.status().Closed {
-		fail(w, http.StatusGone, "the port is closed") // an EventSource does not retry after this status
-		return
+		return refusal{http.StatusGone, "the port is closed"} // an EventSource does not retry after this status
 	}
-	if !h.beginTrace() {
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("there are already %d traces", maxTraces))
-		return
+	select {
+	case h.traces <- struct{}{}:
+		defer func() { <-h.traces }()
+	default:
+		return refusal{http.StatusServiceUnavailable, fmt.Sprintf("there are already %d traces", maxTraces)}
 	}
-	defer h.endTrace()
+	t.serve(w, r, h.until(r))
+	return nil
+}
+
+// serve sends the trace until the port or the page is closed, or the client has disconnected.
+func (t *traceStream) serve(w http.ResponseWriter, r *http.Request, until context.Context) {
 	sse := strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 	kind := "application/x-ndjson"
 	if sse {
@@ -80,22 +82,11 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s *mounted)
 	if r.Method == http.MethodHead {
 		return
 	}
-	t.trace = s.trace()
+	t.trace = &Trace{observe.StartTrace(t.source.port)}
 	defer t.trace.Close()
 	out := &deadlineWriter{ResponseController: http.NewResponseController(w)}
 	defer out.end()
-	shutdown := h.shutdownOf(r)
-	left := make(chan struct{})
-	defer close(left)
-	go func() { // a write may be blocked
-		select {
-		case <-h.done:
-			out.end()
-		case <-shutdown:
-			out.end()
-		case <-left:
-		}
-	}()
+	defer context.AfterFunc(until, out.end)() // a write may be blocked
 	clock := time.NewTicker(traceEvery)
 	defer clock.Stop()
 	for first := sse; ; first = false {
@@ -107,38 +98,34 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s *mounted)
 			return
 		}
 		out.endWrite()
-		if s.status().Closed {
+		if t.source.status().Closed {
 			return
 		}
 		select {
 		case <-r.Context().Done():
 			return
-		case <-h.done:
-			return
-		case <-shutdown:
+		case <-until.Done():
 			return
 		case <-clock.C:
 		}
 	}
 }
 
-// shutdownOf returns a channel that is closed when Shutdown of the request's server is called. Without it, Shutdown
-// would wait for the stream, which does not end by itself. The channel is nil if the server is not an http.Server.
-func (h *Handler) shutdownOf(r *http.Request) <-chan struct{} {
+// until returns a context that is done when the page is closed, or Shutdown of the request's server is called. Without
+// it, Shutdown would wait for the stream, which does not end by itself.
+func (h *Handler) until(r *http.Request) context.Context {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil {
-		return nil
+		return h.ctx
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over := h.servers[server]
 	if over == nil {
-		over = make(chan struct{})
-		if h.servers == nil {
-			h.servers = make(map[*http.Server]chan struct{})
-		}
+		var end context.CancelFunc
+		over, end = context.WithCancel(h.ctx)
 		h.servers[server] = over
-		server.RegisterOnShutdown(sync.OnceFunc(func() { close(over) }))
+		server.RegisterOnShutdown(end)
 	}
 	return over
 }
@@ -158,29 +145,24 @@ type deadlineWriter struct {
 	ended bool
 }
 
-func (o *deadlineWriter) set(at time.Time) {
+// set sets the deadline, unless end was called. last reports that this is that call.
+func (o *deadlineWriter) set(at time.Time, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.ended {
+		o.ended = last
 		o.SetWriteDeadline(at)
 	}
 }
 
 // beginWrite is called before a write and endWrite after it. endWrite clears the deadline, because with HTTP/2 a
 // deadline that expires between two writes resets the stream.
-func (o *deadlineWriter) beginWrite() { o.set(time.Now().Add(traceWait)) }
-func (o *deadlineWriter) endWrite()   { o.set(time.Time{}) }
+func (o *deadlineWriter) beginWrite() { o.set(time.Now().Add(traceWait), false) }
+func (o *deadlineWriter) endWrite()   { o.set(time.Time{}, false) }
 
 // end limits the time for the current write and the end of the stream to traceEnd. It may be called by any
 // goroutine until the handler returns.
-func (o *deadlineWriter) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.ended {
-		o.ended = true
-		o.SetWriteDeadline(time.Now().Add(traceEnd))
-	}
-}
+func (o *deadlineWriter) end() { o.set(time.Now().Add(traceEnd), true) }
 
 // send writes the new events: as one server-sent event, or one per line.
 func (t *traceStream) send(w io.Writer, sse bool) error {
@@ -247,20 +229,4 @@ func (t *traceStream) event(e *TraceEntry) debugdata.Event {
 		delete(t.described, e.ID)
 	}
 	return ev
-}
-
-func (h *Handler) beginTrace() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.traces == maxTraces {
-		return false
-	}
-	h.traces++
-	return true
-}
-
-func (h *Handler) endTrace() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.traces--
 }

@@ -1,10 +1,10 @@
 package debug
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
 )
@@ -31,13 +31,7 @@ const (
 )
 
 // String returns the name of the kind.
-func (k TraceKind) String() string {
-	names := [...]string{"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return strconv.Itoa(int(k))
-}
+func (k TraceKind) String() string { return nameOf(debugdata.TraceKinds, int(k)) }
 
 // MarshalText returns the name of the kind.
 func (k TraceKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

@@ -132,6 +132,9 @@ type Event struct {
 	Missed uint64    `json:"missed,omitempty"` // number of missed events
 }
 
+// TraceKinds are the names of the kinds of actions, in the order of debug.TraceKind.
+var TraceKinds = []string{"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
+
 // Servers lists the servers and lots of a page.
 type Servers struct {
 	Servers []ServerName `json:"servers"`
