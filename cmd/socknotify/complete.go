@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
@@ -15,7 +14,7 @@ import (
 func complete(cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
 		"backend": cobra.FixedCompletions(socknotify.Backends(), cobra.ShellCompDirectiveNoFileComp),
-		"kind":    cobra.FixedCompletions(traceKinds(), cobra.ShellCompDirectiveNoFileComp),
+		"kind":    cobra.FixedCompletions(debugdata.TraceKinds, cobra.ShellCompDirectiveNoFileComp),
 		"port":    portNames,
 		"cert":    files,
 		"key":     files,
@@ -32,14 +31,6 @@ func complete(cmd *cobra.Command) {
 
 func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
-}
-
-// traceKinds returns the names of the kinds of events.
-func traceKinds() (names []string) {
-	for k := debug.TraceNotified; k <= debug.TraceCompleted; k++ {
-		names = append(names, k.String())
-	}
-	return names
 }
 
 // portNames returns the ports of the page that is the command's argument, or nothing if it does not answer.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/socknotify/socknotify/debug"
@@ -21,7 +22,7 @@ type debugPage struct {
 	log      io.Writer
 	server   *http.Server
 	page     *debug.Handler
-	served   chan struct{}
+	serving  sync.WaitGroup
 }
 
 // listenDebug listens on the address, so that a wrong address is reported before anything is served.
@@ -40,7 +41,7 @@ func listenDebug(addr string, log io.Writer) (*debugPage, error) {
 	if err != nil {
 		return nil, failure{fmt.Errorf("--debug-addr: %w", err)}
 	}
-	return &debugPage{listener: l, log: log, served: make(chan struct{})}, nil
+	return &debugPage{listener: l, log: log}, nil
 }
 
 // mount serves a page of a server, and a readiness check.
@@ -53,10 +54,7 @@ func (d *debugPage) mount(server interface{ Ready() bool }, options ...debug.Opt
 	mux.Handle(debugPath, d.page)
 	mux.Handle("/readyz", debug.Ready(server))
 	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	go func() {
-		defer close(d.served)
-		d.server.Serve(d.listener) // until close
-	}()
+	d.serving.Go(func() { d.server.Serve(d.listener) }) // until close
 	fmt.Fprintf(d.log, "live page on http://%v%s\n", d.listener.Addr(), debugPath)
 }
 
@@ -71,6 +69,6 @@ func (d *debugPage) close() {
 		defer cancel()
 		d.server.Shutdown(ctx)
 		d.server.Close()
-		<-d.served
+		d.serving.Wait()
 	}
 }

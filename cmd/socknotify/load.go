@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -71,24 +72,17 @@ func (f *loadFlags) check() error {
 	if _, port, err := net.SplitHostPort(f.Addr); err != nil || port == "" || port == "0" {
 		return fmt.Errorf("--addr %q: must be host:port", f.Addr)
 	}
-	for _, n := range []struct {
-		flag       string
-		value, max int
-	}{
-		{"connections", f.Connections, load.MaxConnections},
-		{"size", f.Size, load.MaxSize},
-		{"depth", f.Depth, load.MaxDepth},
-		{"workers", f.Workers, load.MaxWorkers},
-	} {
-		if n.value < 1 || n.value > n.max {
-			return fmt.Errorf("--%s %d: must be from 1 to %d", n.flag, n.value, n.max)
-		}
+	if err := cmp.Or(
+		within("connections", f.Connections, 1, load.MaxConnections), within("size", f.Size, 1, load.MaxSize),
+		within("depth", f.Depth, 1, load.MaxDepth), within("workers", f.Workers, 1, load.MaxWorkers),
+	); err != nil {
+		return err
 	}
 	if !(f.Rate >= 0 && f.Rate <= load.MaxRate) { // so not NaN
 		return fmt.Errorf("--rate %v: must be from 0 to %.0f", f.Rate, load.MaxRate)
 	}
-	if f.Think < 0 || f.Think > load.MaxTime {
-		return fmt.Errorf("--think %v: must be from 0 to %v", f.Think, load.MaxTime)
+	if err := within("think", f.Think, 0, load.MaxTime); err != nil {
+		return err
 	}
 	for _, d := range []struct {
 		flag  string

@@ -17,6 +17,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,14 @@ func failed(err error) error {
 		return nil
 	}
 	return failure{err}
+}
+
+// within returns an error if the value of a flag is not from min to max.
+func within[T cmp.Ordered](flag string, value, min, max T) error {
+	if value >= min && value <= max { // a NaN is not
+		return nil
+	}
+	return fmt.Errorf("--%s %v: must be from %v to %v", flag, value, min, max)
 }
 
 // print prints v as one JSON object, or what text returns.

@@ -232,12 +232,8 @@ func (p *proxy) build(config *tls.Config) {
 }
 
 // serveHTTP passes requests on.
-func (p *proxy) serveHTTP(l net.Listener) (err error) {
-	if p.site.Server.TLSConfig != nil {
-		err = p.site.ServeTLS(l, "", "")
-	} else {
-		err = p.site.Serve(l)
-	}
+func (p *proxy) serveHTTP(l net.Listener) error {
+	err := serveSite(&p.site, l)
 	if p.closing.Load() {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -54,19 +55,12 @@ func serveCommand() *cobra.Command {
 }
 
 func (f *serveFlags) run(cmd *cobra.Command, service service) error {
-	for _, n := range []struct {
-		flag     string
-		value    int
-		min, max int
-	}{
-		{"workers", f.workers, 1, maxWorkers},
-		{"shards", f.shards, 0, maxWorkers},
-		{"listeners", f.listeners, 1, maxWorkers},
-		{"max-connections", f.conns, 0, math.MaxInt},
-	} {
-		if n.value < n.min || n.value > n.max {
-			return fmt.Errorf("--%s %d: must be from %d to %d", n.flag, n.value, n.min, n.max)
-		}
+	if err := cmp.Or(
+		within("workers", f.workers, 1, maxWorkers), within("shards", f.shards, 0, maxWorkers),
+		within("listeners", f.listeners, 1, maxWorkers),
+		within("max-connections", f.conns, 0, math.MaxInt),
+	); err != nil {
+		return err
 	}
 	addr, config, page, err := f.start(cmd.ErrOrStderr())
 	if err != nil {
@@ -90,25 +84,9 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	start := time.Now()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), f.backend, f.workers)
 	page.mount(s, debug.Server(service.name, s))
-	ended := make(chan error, len(group))
-	for _, l := range group {
-		go func() { ended <- serve(l) }()
-	}
-	var failed error
-	left := len(group)
-	select {
-	case <-cmd.Context().Done():
-	case failed = <-ended:
-		left--
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	s.Shutdown(ctx) // it closes the connections that remain
-	for range left {
-		<-ended
-	}
-	if failed != nil {
-		return failure{failed}
+	stop := func(ctx context.Context) { s.Shutdown(ctx) } // which closes the connections that remain
+	if err := serveUntil(cmd.Context(), stop, serve, group...); err != nil {
+		return failure{err}
 	}
 	s.Shutdown(context.Background())
 	fmt.Fprintf(cmd.OutOrStdout(), "connections %d  messages %d  bytes %d  seconds %.1f\n",
@@ -124,6 +102,30 @@ const (
 	// writeTimeout is how long a peer may receive nothing of what is queued for it.
 	writeTimeout = time.Minute
 )
+
+// serveUntil serves on listeners until one fails or the context is done. Then it calls stop with a
+// context of the grace period, and waits for all listeners. It returns the error of the one that failed.
+func serveUntil[L any](
+	ctx context.Context, stop func(context.Context), serve func(L) error, listeners ...L,
+) (err error) {
+	ended := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { ended <- serve(l) }()
+	}
+	left := len(listeners)
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+		left--
+	}
+	limited, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	stop(limited)
+	for range left {
+		<-ended
+	}
+	return err
+}
 
 func (f *serveFlags) listen(addr netip.AddrPort) ([]*sock.Socket, error) {
 	if f.listeners > 1 {

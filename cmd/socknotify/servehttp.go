@@ -65,28 +65,26 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 	start := time.Now()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s://%v/: %s\n", scheme, listener.Addr(), f.backend)
 	page.mount(&w.site, debug.HTTPServer("http", &w.site))
-	ended := make(chan error, 1)
-	go func() {
-		if config != nil {
-			ended <- w.site.ServeTLS(listener, "", "")
-		} else {
-			ended <- w.site.Serve(listener)
-		}
-	}()
-	select {
-	case <-cmd.Context().Done():
-		ctx, cancel := context.WithTimeout(context.Background(), grace)
-		defer cancel()
+	stop := func(ctx context.Context) {
 		if w.site.Shutdown(ctx) != nil { // the time is over
 			w.site.Close()
 		}
-		<-ended
-	case err := <-ended:
+	}
+	serve := func(l net.Listener) error { return serveSite(&w.site, l) }
+	if err := serveUntil(cmd.Context(), stop, serve, net.Listener(listener)); err != nil {
 		return failure{err}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "connections %d  requests %d  bytes %d  seconds %.1f\n",
 		w.connections.Load(), w.requests.Load(), w.bytes.Load(), time.Since(start).Seconds())
 	return nil
+}
+
+// serveSite serves TLS if the server has a configuration for it.
+func serveSite(site *park.HTTPServer, l net.Listener) error {
+	if site.Server.TLSConfig != nil {
+		return site.ServeTLS(l, "", "")
+	}
+	return site.Serve(l)
 }
 
 // A web is the service of serve http.

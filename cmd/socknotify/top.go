@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/url"
 	"os"
@@ -72,8 +71,8 @@ type topReport struct {
 }
 
 func (f *topFlags) run(cmd *cobra.Command, where string) error {
-	if f.interval < minInterval || f.interval > maxInterval {
-		return fmt.Errorf("--interval %v: must be from %v to %v", f.interval, minInterval, maxInterval)
+	if err := within("interval", f.interval, minInterval, maxInterval); err != nil {
+		return err
 	}
 	c, err := newDebugClient(where)
 	if err != nil {
@@ -90,12 +89,10 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	}
 	m.show(first)
 	out := cmd.OutOrStdout()
-	report := topReport{first.server,
-		debugdata.View{Status: first.status, Registrations: first.list, History: first.history}}
 	file, ok := out.(*os.File)
 	if f.json || f.once || !ok || !term.IsTerminal(int(file.Fd())) ||
 		!term.IsTerminal(int(os.Stdin.Fd())) {
-		return print(out, f.json, report, func() string { return m.plain() + "\n" })
+		return print(out, f.json, topReport{first.server, first.View}, func() string { return m.plain() + "\n" })
 	}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(file)).Run()
 	return unlessDone(ctx.Err(), err)
@@ -112,12 +109,10 @@ type query struct {
 // An update is the answer to a query.
 type update struct {
 	query
-	ports   debugdata.Ports
-	server  *debugdata.ServerView // the server that the port belongs to, or else the page's first; nil if it has none
-	status  debugdata.Status
-	list    debugdata.Registrations
-	history debugdata.History
-	err     error
+	ports  debugdata.Ports
+	server *debugdata.ServerView // the server that the port belongs to, or else the page's first; nil if it has none
+	debugdata.View
+	err error
 }
 
 // fetch requests everything that a frame shows.
@@ -161,12 +156,10 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	if s.port == "" {
 		return s // the server has no port before it serves
 	}
-	var all debugdata.View
 	s.err = c.get(ctx, "view", url.Values{
 		"port": {s.port}, "after": {w.after}, "q": {w.search}, "sort": {w.sort}, "order": {w.order},
 		"offset": {strconv.Itoa(w.offset)}, "limit": {strconv.Itoa(min(max(w.rows, 1), 1000))},
-	}, &all)
-	s.status, s.list, s.history = all.Status, all.Registrations, all.History
+	}, &s.View)
 	return s
 }
 

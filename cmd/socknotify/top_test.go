@@ -304,7 +304,7 @@ func TestTopFits(t *testing.T) {
 	if m.err != nil {
 		t.Fatal(m.err)
 	}
-	m.now.status.Rates.Completions = 12345
+	m.now.Status.Rates.Completions = 12345
 	for _, width := range []int{1, 20, 40, 60, 80, 100, 132, 200, 400} {
 		for _, height := range []int{1, 2, 9, 12, 24, 60} {
 			m.resize(width, height)
@@ -550,9 +550,9 @@ func TestTopSamples(t *testing.T) {
 	m.resize(80, 24)
 	look := func(observed int64, numbers ...uint64) {
 		s := update{query: query{port: "p"}}
-		s.status.Observed = time.Unix(observed, 0)
+		s.Status.Observed = time.Unix(observed, 0)
 		for _, n := range numbers {
-			s.history.Samples = append(s.history.Samples, debugdata.Sample{Number: n})
+			s.History.Samples = append(s.History.Samples, debugdata.Sample{Number: n})
 		}
 		m.show(s)
 	}

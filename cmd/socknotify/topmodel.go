@@ -149,7 +149,7 @@ func (m *topModel) press(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case key.Matches(msg, topKeys.reverse):
 		m.order, m.offset = map[string]string{"asc": "desc", "desc": "asc"}[m.order], 0
 	case key.Matches(msg, topKeys.next):
-		if m.offset+page >= m.now.list.Matched {
+		if m.offset+page >= m.now.Registrations.Matched {
 			return m, nil
 		}
 		m.offset += page
@@ -202,14 +202,14 @@ func (m *topModel) show(s update) {
 	if m.port == "" {
 		m.port = s.port
 	}
-	m.before, m.since = map[uint64]debugdata.Row{}, m.now.status.Time
-	if m.now.port != s.port || !m.now.status.Observed.Equal(s.status.Observed) {
+	m.before, m.since = map[uint64]debugdata.Row{}, m.now.Status.Time
+	if m.now.port != s.port || !m.now.Status.Observed.Equal(s.Status.Observed) {
 		m.samples = nil // of another port or another observation, whose samples are numbered from the start
 	}
-	m.samples = append(m.samples, s.history.Samples...)
+	m.samples = append(m.samples, s.History.Samples...)
 	m.samples = m.samples[max(len(m.samples)-keptSamples, 0):]
 	if m.now.port == s.port {
-		for _, r := range m.now.list.Rows {
+		for _, r := range m.now.Registrations.Rows {
 			m.before[r.ID] = r
 		}
 	}
@@ -224,7 +224,7 @@ func (m *topModel) show(s update) {
 		s.server.Samples = nil
 	}
 	m.now = s
-	if m.offset >= s.list.Matched {
+	if m.offset >= s.Registrations.Matched {
 		m.offset = 0
 	}
 	m.layout()
@@ -240,14 +240,14 @@ func (m *topModel) resize(width, height int) {
 // layout gives the table the room that is left, and its contents.
 func (m *topModel) layout() {
 	widths := fitColumns(m.width)
-	columns, rows := make([]table.Column, len(widths)), make([]table.Row, 0, len(m.now.list.Rows))
+	columns, rows := make([]table.Column, len(widths)), make([]table.Row, 0, len(m.now.Registrations.Rows))
 	for i, c := range topColumns {
 		columns[i] = table.Column{Title: c.pad(c.title, widths[i]), Width: widths[i]}
 	}
-	for i := range m.now.list.Rows {
+	for i := range m.now.Registrations.Rows {
 		row := make(table.Row, len(topColumns))
 		for j, c := range topColumns {
-			row[j] = c.pad(c.text(m, &m.now.list.Rows[i]), widths[j])
+			row[j] = c.pad(c.text(m, &m.now.Registrations.Rows[i]), widths[j])
 		}
 		rows = append(rows, row)
 	}
@@ -314,7 +314,7 @@ func (m *topModel) flow(figures []figure) string {
 
 // head returns what stands above the registrations.
 func (m *topModel) head() string {
-	st := &m.now.status
+	st := &m.now.Status
 	title := fmt.Sprintf("%s at %s", printable(cmp.Or(m.port, "no port")), m.where())
 	if s := m.now.server; s != nil {
 		title = printable(s.Server) + " (" + s.Kind + "), port " + title
@@ -391,7 +391,7 @@ func callTime(t *debugdata.Times) (h metrics.Histogram) {
 
 // portFigures are the inside of the port.
 func (m *topModel) portFigures() []figure {
-	st := &m.now.status
+	st := &m.now.Status
 	c, r := &st.Counts, &st.Rates
 	saved := "–"
 	if enables := r.Rearms + r.FastEnables; enables > 0 {
@@ -410,7 +410,7 @@ func (m *topModel) health() string {
 	switch {
 	case m.err != nil:
 		return alarmStyle.Render("NO ANSWER: " + printable(m.err.Error()))
-	case m.now.status.Closed:
+	case m.now.Status.Closed:
 		return alarmStyle.Render("CLOSED")
 	case m.paused:
 		return faintStyle.Render("paused")
@@ -420,7 +420,7 @@ func (m *topModel) health() string {
 
 // foot returns what stands below the registrations.
 func (m *topModel) foot() string {
-	list := &m.now.list
+	list := &m.now.Registrations
 	to := list.Offset + len(m.table.Rows())
 	s := fmt.Sprintf("%d-%d of %d", min(list.Offset+1, to), to, list.Matched)
 	if list.Matched != list.Total {
@@ -463,13 +463,13 @@ var topColumns = []topColumn{
 		if r.LastTime.IsZero() {
 			return "never"
 		}
-		return r.Last + " " + brief(m.now.status.Time.Sub(r.LastTime))
+		return r.Last + " " + brief(m.now.Status.Time.Sub(r.LastTime))
 	}},
 	{"age", 7, true, 4, func(m *topModel, r *debugdata.Row) string {
 		if r.Since.IsZero() {
 			return ""
 		}
-		return brief(m.now.status.Time.Sub(r.Since))
+		return brief(m.now.Status.Time.Sub(r.Since))
 	}},
 }
 
@@ -484,7 +484,7 @@ func (c *topColumn) pad(s string, width int) string {
 // perSecond returns a rate of a row since the previous update.
 func (m *topModel) perSecond(r *debugdata.Row) string {
 	was, ok := m.before[r.ID]
-	if d := m.now.status.Time.Sub(m.since).Seconds(); ok && d > 0 {
+	if d := m.now.Status.Time.Sub(m.since).Seconds(); ok && d > 0 {
 		return rate(float64(r.Notifications-was.Notifications) / d)
 	}
 	return ""

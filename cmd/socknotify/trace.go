@@ -54,8 +54,8 @@ func (f *traceFlags) run(cmd *cobra.Command, where string) error {
 	if f.count < 0 {
 		return fmt.Errorf("--count %d: must not be negative", f.count)
 	}
-	if f.kind != "" && !slices.Contains(traceKinds(), f.kind) {
-		return fmt.Errorf("--kind %s: must be one of %s", f.kind, strings.Join(traceKinds(), ", "))
+	if f.kind != "" && !slices.Contains(debugdata.TraceKinds, f.kind) {
+		return fmt.Errorf("--kind %s: must be one of %s", f.kind, strings.Join(debugdata.TraceKinds, ", "))
 	}
 	c, err := newDebugClient(where)
 	if err != nil {
