@@ -1,9 +1,11 @@
 package observe
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // An Info describes one registration.
@@ -116,4 +118,24 @@ func stateOf(v port.View) state {
 	default:
 		return stateFired
 	}
+}
+
+// Addresses returns the addresses of a registration's socket. The error is ErrNotRegistered if h
+// has another record, or none.
+func Addresses(p *port.Port, h port.Socket, rec *port.Record) (names sock.Names, err error) {
+	ended, err := p.WithHandle(h, rec, func(h port.Socket) (err error) {
+		names, err = sock.NamesOf(h)
+		return err
+	})
+	if ended {
+		why := port.ErrNotRegistered
+		if err != nil {
+			why = fmt.Errorf("%w: %w", why, err)
+		}
+		err = fmt.Errorf("socknotify: addresses of socket %d: %w", h, why)
+	}
+	if err != nil {
+		return sock.Names{}, err
+	}
+	return names, nil
 }

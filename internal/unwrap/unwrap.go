@@ -65,17 +65,11 @@ const maxLayers = 32
 // connection that it has found cannot be compared.
 func Find(conn net.Conn, hook Hook) (Socket, error) {
 	var s Socket
-	switch c := conn.(type) {
-	case *net.TCPConn:
-		if c == nil {
+	if Plain(conn) {
+		if isNil(conn) {
 			return s, ErrNil
 		}
-		raw, err := c.SyscallConn()
-		return Socket{Conn: c, Raw: raw, Plain: true}, err
-	case *net.UnixConn:
-		if c == nil {
-			return s, ErrNil
-		}
+		c := conn.(syscall.Conn)
 		raw, err := c.SyscallConn()
 		return Socket{Conn: c, Raw: raw, Plain: true}, err
 	}
