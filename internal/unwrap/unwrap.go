@@ -73,31 +73,43 @@ func Find(conn net.Conn, hook Hook) (Socket, error) {
 		raw, err := c.SyscallConn()
 		return Socket{Conn: c, Raw: raw, Plain: true}, err
 	}
+	c, raw, err := search(conn, func(in net.Conn) net.Conn {
+		next, lazy := below(in, hook)
+		s.Lazy = s.Lazy || lazy
+		return next
+	})
+	if err == nil && !reflect.ValueOf(c).Comparable() {
+		err = fmt.Errorf("%T is not comparable", c)
+	}
+	if err != nil {
+		return Socket{}, err
+	}
+	s.Conn, s.Raw = c, raw
+	return s, nil
+}
+
+// search returns the first layer with a SyscallConn method that does not fail: top, or one below it.
+func search[T any](top T, below func(T) T) (syscall.Conn, syscall.RawConn, error) {
 	var failed error
-	in := conn
+	in := top
 	for range maxLayers {
 		if isNil(in) {
-			return s, ErrNil
+			return nil, nil, ErrNil
 		}
-		next, lazy := below(in, hook)
-		if c, ok := in.(syscall.Conn); ok {
+		if c, ok := any(in).(syscall.Conn); ok {
 			raw, err := c.SyscallConn()
 			if err == nil {
-				if !reflect.ValueOf(c).Comparable() {
-					return s, fmt.Errorf("%T is not comparable", c)
-				}
-				s.Conn, s.Raw = c, raw
-				return s, nil
+				return c, raw, nil
 			}
 			failed = err
 		}
-		if next == nil {
+		next := below(in)
+		if any(next) == nil {
 			break
 		}
-		s.Lazy = s.Lazy || lazy
 		in = next
 	}
-	return Socket{}, &OpaqueError{Type: fmt.Sprintf("%T", conn), Layer: fmt.Sprintf("%T", in), Err: failed}
+	return nil, nil, &OpaqueError{Type: fmt.Sprintf("%T", top), Layer: fmt.Sprintf("%T", in), Err: failed}
 }
 
 // A TLSConn is a server's TLS connection: a *tls.Conn or a *tlsrecord.Conn.
@@ -251,26 +263,11 @@ func FindListener(l net.Listener) (Listening, error) {
 	case *net.TCPListener, *net.UnixListener:
 		plain = true
 	}
-	var failed error
-	in := l
-	for range maxLayers {
-		if isNil(in) {
-			return Listening{}, ErrNil
-		}
-		if c, ok := in.(syscall.Conn); ok {
-			raw, err := c.SyscallConn()
-			if err == nil {
-				return Listening{Conn: c, Raw: raw, Plain: plain}, nil
-			}
-			failed = err
-		}
-		next := belowListener(in)
-		if next == nil {
-			break
-		}
-		in = next
+	c, raw, err := search(l, belowListener)
+	if err != nil {
+		return Listening{}, err
 	}
-	return Listening{}, &OpaqueError{Type: fmt.Sprintf("%T", l), Layer: fmt.Sprintf("%T", in), Err: failed}
+	return Listening{Conn: c, Raw: raw, Plain: plain}, nil
 }
 
 func belowListener(l net.Listener) net.Listener {
