@@ -134,8 +134,8 @@ func (w *worker) received(c *conn, events socknotify.Events, n int, err error) (
 	c.got += int64(n)
 	for c.done < c.begun && c.got >= (c.done+1)*w.size {
 		slot := &c.slots[c.done%w.depth]
-		w.record(now, now-*slot)
-		*slot = now + int64(w.Think)
+		w.latency.add(now - *slot)
+		w.end, *slot = now, now+int64(w.Think)
 		c.done++
 	}
 	return now, nil

@@ -8,8 +8,9 @@ import (
 // A histogram counts durations. Each power of two is divided into steps equal buckets, so a quantile is at most a
 // thousandth too large.
 type histogram struct {
-	counts []int64
-	total  int64
+	counts  []int64
+	total   int64
+	longest int64
 }
 
 const (
@@ -39,6 +40,7 @@ func largest(i int) int64 {
 func (h *histogram) add(v int64) {
 	h.counts[bucket(min(max(v, 0), longestLatency))]++
 	h.total++
+	h.longest = max(h.longest, v)
 }
 
 func (h *histogram) merge(other *histogram) {
@@ -46,6 +48,7 @@ func (h *histogram) merge(other *histogram) {
 		h.counts[i] += n
 	}
 	h.total += other.total
+	h.longest = max(h.longest, other.longest)
 }
 
 // at returns a number that permille of those counted do not exceed. It is 0 if nothing was counted.
@@ -53,7 +56,7 @@ func (h *histogram) at(permille int64) int64 {
 	rank := max((h.total*permille+999)/1000, 1)
 	for i, n := range h.counts {
 		if rank -= n; rank <= 0 {
-			return largest(i)
+			return min(largest(i), h.longest)
 		}
 	}
 	return 0

@@ -149,7 +149,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 		j.workers = append(j.workers, newWorker(j, port, i))
 	}
 
-	j.phase(ctx, (*worker).connect, nil)
+	j.phase((*worker).connect, nil)
 	for _, w := range j.workers {
 		for i := range w.conns {
 			if c := &w.conns[i]; c.sock != nil {
@@ -167,7 +167,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 			j.interval = float64(time.Second) / cfg.Rate
 		}
 		j.until = j.begin + int64(cfg.Duration)
-		j.phase(ctx, (*worker).run, progress)
+		j.phase((*worker).run, progress)
 	}
 	res, err := j.result()
 	if err == nil && j.made == 0 && !j.stopped.Load() {
@@ -178,33 +178,31 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 
 // phase runs part in every worker and returns when all are done. It wakes the workers when the
 // context is done.
-func (j *job) phase(ctx context.Context, part func(*worker), progress func(Totals)) {
+func (j *job) phase(part func(*worker), progress func(Totals)) {
 	var working sync.WaitGroup
 	for _, w := range j.workers {
 		working.Go(func() { part(w) })
 	}
-	defer context.AfterFunc(ctx, func() {
+	defer context.AfterFunc(j.ctx, func() {
 		j.stopped.Store(true)
 		for _, w := range j.workers {
 			w.port.Post(nil, 0)
 		}
 	})()
-	if progress == nil {
-		working.Wait()
-		return
-	}
 	done := make(chan struct{})
 	go func() {
 		working.Wait()
 		close(done)
 	}()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	var tick <-chan time.Time
+	if progress != nil {
+		tick = time.Tick(time.Second)
+	}
 	for {
 		select {
 		case <-done:
 			return
-		case <-tick.C:
+		case <-tick:
 			progress(j.totals())
 		}
 	}
@@ -232,20 +230,17 @@ func (j *job) totals() Totals {
 func (j *job) result() (Result, error) {
 	res := Result{Totals: j.totals(), Connections: int(j.made)}
 	all, end := newHistogram(), j.begin
-	var longest int64
 	var err error
 	for _, w := range j.workers {
 		all.merge(w.latency)
-		longest, end = max(longest, w.longest), max(end, w.end)
+		end = max(end, w.end)
 		res.First = cmp.Or(res.First, w.first)
 		err = cmp.Or(err, w.broken)
 	}
 	res.Elapsed = time.Duration(end - j.begin)
-	at := func(permille int64) time.Duration {
-		return time.Duration(min(all.at(permille), longest)) // at rounds up
-	}
+	at := func(permille int64) time.Duration { return time.Duration(all.at(permille)) }
 	res.P50, res.P90, res.P99, res.P999 = at(500), at(900), at(990), at(999)
-	res.Max = time.Duration(longest)
+	res.Max = time.Duration(all.longest)
 	return res, err
 }
 

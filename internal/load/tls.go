@@ -6,31 +6,28 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A secure is TLS on a connection. The handshake blocks, on a goroutine and a connection of package
-// net. Afterwards crypto/tls reads from the socket without waiting: errAgain is a temporary error
-// for it. Its writes are buffered until the socket takes them.
+// A secure is TLS on a connection, and the net.Conn below crypto/tls. The handshake blocks, on a
+// goroutine and a connection of package net. Afterwards crypto/tls reads from the socket without
+// waiting: errAgain is a temporary error for it. Its writes are buffered until the socket takes them.
 type secure struct {
+	// Conn is for the handshake. It is closed afterwards, when CloseWrite still sets deadlines, which
+	// have no effect.
+	net.Conn
 	tls    *tls.Conn
-	nc     net.Conn // in the handshake
-	sock   *sock.Socket
-	out    []byte // from sent
+	sock   *sock.Socket // nil in the handshake
+	out    []byte       // from sent
 	sent   int
 	failed error // of the handshake; or to be returned after the bytes received before it
 }
 
 // errAgain means that nothing has arrived.
-var errAgain error = againError{}
-
-type againError struct{}
-
-func (againError) Error() string   { return "nothing has arrived" }
-func (againError) Timeout() bool   { return true }
-func (againError) Temporary() bool { return true }
+var errAgain = os.ErrDeadlineExceeded
 
 // shake begins the handshake of an established connection, which still counts as connecting.
 func (w *worker) shake(c *conn) {
@@ -39,17 +36,14 @@ func (w *worker) shake(c *conn) {
 		host, _, _ := net.SplitHostPort(w.Addr)
 		config.ServerName = cmp.Or(host, "localhost")
 	}
-	s := &secure{}
-	s.tls = tls.Client((*inner)(s), config)
-	socket := c.sock
+	s, socket := &secure{}, c.sock
+	s.tls = tls.Client(s, config)
 	c.sock, c.tls = nil, s
 	w.connecting++
 	left := time.Duration(max(w.connectUntil-w.now(), 1))
 	w.shaking.Go(func() {
 		s.failed = s.handshake(w.ctx, socket, left)
-		w.mu.Lock()
-		w.shaken = append(w.shaken, c)
-		w.mu.Unlock()
+		w.shaken <- c       // has room for every handshake that is under way
 		w.port.Post(nil, 0) // the port is open as long as there are handshakes
 	})
 }
@@ -61,28 +55,24 @@ func (s *secure) handshake(ctx context.Context, socket *sock.Socket, timeout tim
 		socket.Close()
 		return err
 	}
-	s.nc = nc
+	s.Conn = nc
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := s.tls.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return fmt.Errorf("TLS handshake: %w", err)
+	if err = s.tls.HandshakeContext(ctx); err != nil {
+		err = fmt.Errorf("TLS handshake: %w", err)
+	} else {
+		s.sock, err = sock.Detach(nc, sock.MakeNonblocking)
 	}
-	if s.sock, err = sock.Detach(nc, sock.MakeNonblocking); err != nil {
+	if err != nil {
 		nc.Close()
-		return err
 	}
-	s.nc = nil
-	return nil
+	return err
 }
 
 // endShakes counts the connections whose handshake is over.
 func (w *worker) endShakes() {
-	w.mu.Lock()
-	list := w.shaken
-	w.shaken = nil
-	w.mu.Unlock()
-	for _, c := range list {
+	for len(w.shaken) > 0 {
+		c := <-w.shaken
 		w.connecting--
 		switch {
 		case c.tls.failed == nil:
@@ -151,41 +141,23 @@ func (s *secure) close() {
 	}
 }
 
-// An inner is the net.Conn below crypto/tls.
-type inner secure
+// Read and Write are called by crypto/tls.
 
-func (i *inner) Read(b []byte) (int, error) {
-	if i.nc != nil {
-		return i.nc.Read(b)
+func (s *secure) Read(b []byte) (int, error) {
+	if s.sock == nil {
+		return s.Conn.Read(b)
 	}
-	n, err := i.sock.Recv(b)
+	n, err := s.sock.Recv(b)
 	if err == sock.ErrWouldBlock {
 		err = errAgain
 	}
 	return n, err
 }
 
-func (i *inner) Write(b []byte) (int, error) {
-	if i.nc != nil {
-		return i.nc.Write(b)
+func (s *secure) Write(b []byte) (int, error) {
+	if s.sock == nil {
+		return s.Conn.Write(b)
 	}
-	i.out = append(i.out, b...)
+	s.out = append(s.out, b...)
 	return len(b), nil
 }
-
-// Close is called by HandshakeContext when its context is done.
-func (i *inner) Close() error {
-	if nc := i.nc; nc != nil {
-		return nc.Close()
-	}
-	return nil
-}
-
-func (i *inner) LocalAddr() net.Addr  { return nil }
-func (i *inner) RemoteAddr() net.Addr { return nil }
-
-// The deadlines are set by CloseWrite, which does not wait here.
-
-func (i *inner) SetDeadline(time.Time) error      { return nil }
-func (i *inner) SetReadDeadline(time.Time) error  { return nil }
-func (i *inner) SetWriteDeadline(time.Time) error { return nil }

@@ -37,13 +37,10 @@ type worker struct {
 
 	connectUntil int64
 	shaking      sync.WaitGroup
-	mu           sync.Mutex
-	shaken       []*conn // whose handshakes are over; under mu
+	shaken       chan *conn // whose handshakes are over
 
-	latency  *histogram
-	longest  int64
-	end      int64 // of sending, or the last answer
-	requests int64
+	latency  *histogram // of every answered request
+	end      int64      // of sending, or the last answer
 	errors   atomic.Int64
 	first    error         // of a connection
 	broken   error         // the port itself
@@ -59,6 +56,7 @@ func newWorker(j *job, port *socknotify.Port[*conn], i int) *worker {
 		ready: make([]socknotify.Notification[*conn], atOnce),
 		regs:  make([]socknotify.Registration[*conn], 0, 2*atOnce),
 
+		shaken:  make(chan *conn, connectsAtOnce),
 		latency: newHistogram(),
 	}
 	if w.answered = new(atomic.Int64); j.Answered != nil {
@@ -97,7 +95,7 @@ func (w *worker) run() {
 			break
 		}
 		w.startDue(now)
-		w.answered.Store(w.requests)
+		w.answered.Store(w.latency.total)
 		for _, nt := range w.process(w.next(until)) {
 			w.handle(nt.Key, nt.Events)
 		}
@@ -105,7 +103,7 @@ func (w *worker) run() {
 	if w.broken == nil && !w.stopped.Load() {
 		w.giveUp()
 	}
-	w.answered.Store(w.requests)
+	w.answered.Store(w.latency.total)
 }
 
 // process enables the listed connections and dequeues notifications, waiting until a time. It
@@ -236,14 +234,6 @@ func (w *worker) drop(c *conn) {
 	w.port.Process(remove, nil, 0) // it may have no registration
 	c.sock.Close()
 	c.sock, c.tls = nil, nil
-}
-
-// record counts an answer that was complete now.
-func (w *worker) record(now, latency int64) {
-	w.requests++
-	w.end = now
-	w.longest = max(w.longest, latency)
-	w.latency.add(latency)
 }
 
 // dues is a heap of connections by due time, the earliest first.
