@@ -26,24 +26,31 @@ func (s *Socket) Listen(backlog int) error {
 	return s.do("listen", func(h uintptr) error { return sysListen(h, backlog) })
 }
 
-// ListenTCP returns a socket that listens on a TCP address.
-func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
-	s, err := New(NetworkOf(a, TCP4, TCP6))
+// open returns a new socket on which setUp has not failed.
+func open(n Network, setUp func(*Socket) error) (*Socket, error) {
+	s, err := New(n)
 	if err != nil {
 		return nil, err
 	}
-	err = s.do("setsockopt", func(h uintptr) error { return sysListenOptions(h, a, o) })
-	if err == nil {
-		err = s.Bind(a)
-	}
-	if err == nil {
-		err = s.Listen(o.Backlog)
-	}
-	if err != nil {
+	if err := setUp(s); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// ListenTCP returns a socket that listens on a TCP address.
+func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
+	return open(NetworkOf(a, TCP4, TCP6), func(s *Socket) error {
+		err := s.do("setsockopt", func(h uintptr) error { return sysListenOptions(h, a, o) })
+		if err == nil {
+			err = s.Bind(a)
+		}
+		if err == nil {
+			err = s.Listen(o.Backlog)
+		}
+		return err
+	})
 }
 
 // ListenTCPGroup returns n sockets that listen on the same address and share its connections by ReusePort. If n is
@@ -73,41 +80,29 @@ func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error)
 
 // ListenUDP returns a socket that receives datagrams on an address. It ignores ListenOptions.Backlog.
 func ListenUDP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
-	s, err := New(NetworkOf(a, UDP4, UDP6))
-	if err != nil {
-		return nil, err
-	}
-	if !a.Addr().Is4() {
-		err = s.SetDualStack(o.DualStack)
-	}
-	if err == nil && o.ReusePort {
-		err = s.SetReusePort(true)
-	}
-	if err == nil {
-		err = s.Bind(a)
-	}
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
+	return open(NetworkOf(a, UDP4, UDP6), func(s *Socket) (err error) {
+		if !a.Addr().Is4() {
+			err = s.SetDualStack(o.DualStack)
+		}
+		if err == nil && o.ReusePort {
+			err = s.SetReusePort(true)
+		}
+		if err == nil {
+			err = s.Bind(a)
+		}
+		return err
+	})
 }
 
 // ListenUnix returns a stream socket that listens on a path or, on Linux, on an abstract name. The path must not
 // exist. It is not removed when the socket is closed. ListenUnix uses only ListenOptions.Backlog.
 func ListenUnix(path string, o ListenOptions) (*Socket, error) {
-	s, err := New(Unix)
-	if err != nil {
-		return nil, err
-	}
-	if err = s.BindUnix(path); err == nil {
-		err = s.Listen(o.Backlog)
-	}
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
+	return open(Unix, func(s *Socket) error {
+		if err := s.BindUnix(path); err != nil {
+			return err
+		}
+		return s.Listen(o.Backlog)
+	})
 }
 
 // Accept returns the next pending connection, or ErrWouldBlock if there is none. It skips connections that were

@@ -209,26 +209,24 @@ const (
 	errNoAddr = windows.WSAEDESTADDRREQ
 )
 
-func sysBind(h uintptr, a netip.AddrPort) error {
+// callWithAddr makes a call whose arguments are a socket and an address.
+func callWithAddr(proc *windows.LazyProc, h uintptr, a netip.AddrPort) error {
 	var sa rawAny
 	size, err := encode(a, &sa)
 	if err != nil {
 		return err
 	}
-	if r, _, e := syscall.SyscallN(procBind.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); wantError(r) {
+	if r, _, e := syscall.SyscallN(proc.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); wantError(r) {
 		return blockedOr(e)
 	}
 	return nil
 }
 
+func sysBind(h uintptr, a netip.AddrPort) error { return callWithAddr(procBind, h, a) }
+
 func sysConnect(h uintptr, a netip.AddrPort) error {
-	var sa rawAny
-	size, err := encode(a, &sa)
-	if err != nil {
+	if err := callWithAddr(procConnect, h, a); err != nil {
 		return err
-	}
-	if r, _, e := syscall.SyscallN(procConnect.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); wantError(r) {
-		return blockedOr(e)
 	}
 	if typ, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soType); err == nil && typ == windows.SOCK_DGRAM {
 		setConnReset(h, true)
