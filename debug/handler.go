@@ -32,8 +32,8 @@ type Handler struct {
 	mu     sync.Mutex
 	mounts []*mounted
 	timer  *time.Timer
-	// servers holds the servers that have served a trace. Each context is done when the server's Shutdown is called, or
-	// the page is closed.
+	// servers holds the servers that have served a trace. Each context is done when the server's
+	// Shutdown is called, or the page is closed.
 	servers map[*http.Server]context.Context
 }
 
@@ -70,7 +70,8 @@ func AllowHosts(names ...string) Option {
 // it. New panics if two ports, or two of servers and lots, have the same name.
 func New(opts ...Option) *Handler {
 	h := &Handler{
-		began: time.Now(), traces: make(chan struct{}, maxTraces), servers: map[*http.Server]context.Context{},
+		began: time.Now(), traces: make(chan struct{}, maxTraces),
+		servers: map[*http.Server]context.Context{},
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for _, set := range opts {
@@ -169,7 +170,8 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) error {
 		return refusal{http.StatusServiceUnavailable, "the page is closed"}
 	}
 	if len(r.URL.RawQuery) > maxQuery {
-		return refusal{http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", maxQuery)}
+		why := fmt.Sprintf("the query has more than %d bytes", maxQuery)
+		return refusal{http.StatusRequestURITooLong, why}
 	}
 	return nil
 }
@@ -180,13 +182,15 @@ var views = map[string]func(*Handler, *http.Request) (any, error){
 	"server":        (*Handler).serverView,
 	"ports":         (*Handler).portNames,
 	"view":          ofPort((*mounted).view),
-	"status":        ofPort(func(m *mounted, _ *http.Request) (any, error) { return m.now(), nil }),
-	"history":       ofPort(func(m *mounted, r *http.Request) (any, error) { return m.since(r) }),
-	"registrations": ofPort(func(m *mounted, r *http.Request) (any, error) { return m.registrations(r) }),
+	"status":        ofPort((*mounted).now),
+	"history":       ofPort((*mounted).since),
+	"registrations": ofPort((*mounted).registrations),
 }
 
 // ofPort returns a view of the port that the request names.
-func ofPort(view func(*mounted, *http.Request) (any, error)) func(*Handler, *http.Request) (any, error) {
+func ofPort[V any](
+	view func(*mounted, *http.Request) (V, error),
+) func(*Handler, *http.Request) (any, error) {
 	return func(h *Handler, r *http.Request) (any, error) {
 		m, err := named(r, "port", h.ports())
 		if err != nil {
@@ -224,7 +228,8 @@ func (h *Handler) portNames(*http.Request) (any, error) {
 	out := debugdata.Ports{Ports: []debugdata.PortName{}, Remote: h.guard.remote}
 	for _, m := range h.ports() {
 		st := m.status()
-		out.Ports = append(out.Ports, debugdata.PortName{Name: m.title, Backend: st.Backend, Closed: st.Closed})
+		out.Ports = append(out.Ports,
+			debugdata.PortName{Name: m.title, Backend: st.Backend, Closed: st.Closed})
 	}
 	return out, nil
 }
@@ -237,20 +242,24 @@ func (m *mounted) registrations(r *http.Request) (*debugdata.Registrations, erro
 	return m.query(r.Context(), q)
 }
 
-// view returns everything that the page shows in one answer, because one request costs more system calls than
-// the work on the answer.
-func (m *mounted) view(r *http.Request) (any, error) {
+// view returns everything that the page shows in one answer, because one request costs more system
+// calls than the work on the answer.
+func (m *mounted) view(r *http.Request) (v debugdata.View, err error) {
 	found, err := m.registrations(r)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	history, err := m.since(r)
-	return debugdata.View{Status: m.now(), Registrations: *found, History: history}, err
+	v.Registrations = *found
+	if v.History, err = m.since(r); err == nil {
+		v.Status, err = m.now(r)
+	}
+	return v, err
 }
 
-// named returns the one of all ports or servers that a parameter of the request names. The parameter may be omitted if
-// there is only one.
-func named[T interface{ name() string }](r *http.Request, parameter string, all []T) (found T, err error) {
+// named returns the one of all ports or servers that a parameter of the request names. The parameter
+// may be omitted if there is only one.
+func named[T interface{ name() string }](r *http.Request, parameter string, all []T) (T, error) {
+	var none T
 	name := r.URL.Query().Get(parameter)
 	for _, one := range all {
 		if one.name() == name || name == "" && len(all) == 1 {
@@ -258,9 +267,9 @@ func named[T interface{ name() string }](r *http.Request, parameter string, all 
 		}
 	}
 	if name == "" {
-		return found, badRequest("the parameter %s is missing; see %[1]ss for the names", parameter)
+		return none, badRequest("the parameter %s is missing; see %[1]ss for the names", parameter)
 	}
-	return found, refusal{http.StatusNotFound, fmt.Sprintf("no %s is named %q", parameter, name)}
+	return none, refusal{http.StatusNotFound, fmt.Sprintf("no %s is named %q", parameter, name)}
 }
 
 // A refusal is an error that is sent to the client as JSON.

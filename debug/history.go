@@ -85,10 +85,10 @@ func (m *mounted) rates(now *debugdata.Status) (r debugdata.Rates) {
 }
 
 // now returns the present status of a port with its rates.
-func (m *mounted) now() debugdata.Status {
+func (m *mounted) now(*http.Request) (debugdata.Status, error) {
 	st := m.status()
 	st.Rates = m.rates(&st)
-	return st
+	return st, nil
 }
 
 // since returns the samples that a request asks for.

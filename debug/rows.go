@@ -168,7 +168,8 @@ func (c *candidate) matches(words []string) bool {
 	}
 	text := strings.ToLower(strings.Join([]string{
 		strconv.FormatUint(uint64(c.Handle), 10), c.key, c.local, c.remote,
-		socknotify.Events(c.Filter).String(), socknotify.Trigger(c.Trigger).String(), State(c.State).String(),
+		socknotify.Events(c.Filter).String(), socknotify.Trigger(c.Trigger).String(),
+		State(c.State).String(),
 	}, "\n"))
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
@@ -178,8 +179,9 @@ func (s *source) row(r *observe.Info) debugdata.Row {
 	row := debugdata.Row{
 		ID: r.ID, Socket: uint64(r.Handle), Key: s.key(r, k.names.Local, k.names.Remote),
 		Network: k.names.Network, Local: k.names.Local, Remote: k.names.Remote, Gone: k.gone,
-		Filter: socknotify.Events(r.Filter).String(), Trigger: socknotify.Trigger(r.Trigger).String(),
-		State: State(r.State).String(), Pending: r.Pending,
+		Filter:  socknotify.Events(r.Filter).String(),
+		Trigger: socknotify.Trigger(r.Trigger).String(),
+		State:   State(r.State).String(), Pending: r.Pending,
 		Notifications: r.Notifications, LastTime: timeOf(r.LastTime), Since: timeOf(r.Since),
 	}
 	if r.LastTime != 0 {

@@ -36,7 +36,8 @@ type shown struct {
 // Server shows a server under a name, which must be unique among servers and lots on the page. Its ports are shown too,
 // from the first Serve on. Server.TimeCalls makes the page show how long calls take. Server must not be called from OnStart.
 func Server[S any](name string, s *server.Server[S]) Option {
-	return add(name, "server.Server", s.Ports, func(c *debugdata.ServerCounts) { setServer(c, s.Stats()) })
+	read := func(c *debugdata.ServerCounts) { setServer(c, s.Stats()) }
+	return add(name, "server.Server", s.Ports, read)
 }
 
 // Lot shows a lot of package park under a name, as Server does.
@@ -69,7 +70,10 @@ func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats
 	return add(name, kind, ports, func(c *debugdata.ServerCounts) { setPark(c, stats()) })
 }
 
-func add[K comparable](name, kind string, ports func() []*socknotify.Port[K], read func(*debugdata.ServerCounts)) Option {
+// add shows a service with ports that have keys of type K.
+func add[K comparable](
+	name, kind string, ports func() []*socknotify.Port[K], read func(*debugdata.ServerCounts),
+) Option {
 	s := &service{
 		title: name, kind: kind, read: read,
 		ports: func() (all []any) {
@@ -78,7 +82,9 @@ func add[K comparable](name, kind string, ports func() []*socknotify.Port[K], re
 			}
 			return all
 		},
-		newSource: func(title string, port any) *source { return newSource(title, port.(*socknotify.Port[K]), nil) },
+		newSource: func(title string, port any) *source {
+			return newSource(title, port.(*socknotify.Port[K]), nil)
+		},
 	}
 	return func(h *Handler) { h.services = append(h.services, &shown{service: s}) }
 }
@@ -221,7 +227,8 @@ func (h *Handler) serverView(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := debugdata.ServerView{Server: s.title, Kind: s.kind, Time: time.Now(), Observed: h.began, Samples: s.history.after(from)}
+	v := debugdata.ServerView{Server: s.title, Kind: s.kind, Time: time.Now(), Observed: h.began,
+		Samples: s.history.after(from)}
 	s.read(&v.Counts)
 	return v, nil
 }

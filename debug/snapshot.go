@@ -89,7 +89,8 @@ const (
 	StateOverlapped
 )
 
-var stateNames = []string{"enabled", "fired", "suppressed", "disabled", "accepting", "paused", "stopped", "overlapped"}
+var stateNames = []string{
+	"enabled", "fired", "suppressed", "disabled", "accepting", "paused", "stopped", "overlapped"}
 
 // String returns the name of the state.
 func (s State) String() string { return nameOf(stateNames, int(s)) }

@@ -81,7 +81,8 @@ func (k *cachedNames) usableForSearch() bool {
 
 func (s *source) status() debugdata.Status {
 	st := debugdata.Status{
-		Port: s.title, Time: time.Now(), Backend: s.port.Core.Backend, KernelEdges: s.port.Core.Edges,
+		Port: s.title, Time: time.Now(),
+		Backend: s.port.Core.Backend, KernelEdges: s.port.Core.Edges,
 		Counts: debugdata.Counts(s.stats()), Spread: make([]debugdata.Spread, port.Stripes),
 	}
 	for i := range st.Spread {
@@ -127,7 +128,8 @@ func (s *source) addresses(r *observe.Info, search bool) cachedNames {
 	return k
 }
 
-// describe sets the key and addresses of a registration in e. It reports whether the registration still exists.
+// describe sets the key and addresses of a registration in e. It reports whether the registration
+// still exists.
 func (s *source) describe(socket uintptr, id uint64, e *debugdata.Event) bool {
 	_, page, _, _, _ := observe.List(s.port, socket, 1)
 	if len(page) == 0 || page[0].ID != id {

@@ -38,7 +38,8 @@ func TestSearchRefreshesAddresses(t *testing.T) {
 		t.Fatal(err, regs[0].Result)
 	}
 	t.Cleanup(Observe(p))
-	q, err := parseQuery(httptest.NewRequest("GET", "/?q="+url.QueryEscape(peer.LocalAddr().String()), nil))
+	search := "/?q=" + url.QueryEscape(peer.LocalAddr().String())
+	q, err := parseQuery(httptest.NewRequest("GET", search, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

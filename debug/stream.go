@@ -52,16 +52,19 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request) error {
 		t.socket, t.oneSocket = n, true
 	}
 	if t.kind = v.Get("kind"); t.kind != "" && !slices.Contains(debugdata.TraceKinds, t.kind) {
-		return badRequest("kind=%q is not one of %s", t.kind, strings.Join(debugdata.TraceKinds, ", "))
+		kinds := strings.Join(debugdata.TraceKinds, ", ")
+		return badRequest("kind=%q is not one of %s", t.kind, kinds)
 	}
 	if s.status().Closed {
-		return refusal{http.StatusGone, "the port is closed"} // an EventSource does not retry after this status
+		// An EventSource does not retry after this status.
+		return refusal{http.StatusGone, "the port is closed"}
 	}
 	select {
 	case h.traces <- struct{}{}:
 		defer func() { <-h.traces }()
 	default:
-		return refusal{http.StatusServiceUnavailable, fmt.Sprintf("there are already %d traces", maxTraces)}
+		why := fmt.Sprintf("there are already %d traces", maxTraces)
+		return refusal{http.StatusServiceUnavailable, why}
 	}
 	t.serve(w, r, h.until(r))
 	return nil
@@ -111,8 +114,8 @@ func (t *traceStream) serve(w http.ResponseWriter, r *http.Request, until contex
 	}
 }
 
-// until returns a context that is done when the page is closed, or Shutdown of the request's server is called. Without
-// it, Shutdown would wait for the stream, which does not end by itself.
+// until returns a context that is done when the page is closed, or Shutdown of the request's server
+// is called. Without it, Shutdown would wait for the stream, which does not end by itself.
 func (h *Handler) until(r *http.Request) context.Context {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil {

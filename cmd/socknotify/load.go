@@ -73,8 +73,10 @@ func (f *loadFlags) check() error {
 		return fmt.Errorf("--addr %q: must be host:port", f.Addr)
 	}
 	if err := cmp.Or(
-		within("connections", f.Connections, 1, load.MaxConnections), within("size", f.Size, 1, load.MaxSize),
-		within("depth", f.Depth, 1, load.MaxDepth), within("workers", f.Workers, 1, load.MaxWorkers),
+		within("connections", f.Connections, 1, load.MaxConnections),
+		within("size", f.Size, 1, load.MaxSize),
+		within("depth", f.Depth, 1, load.MaxDepth),
+		within("workers", f.Workers, 1, load.MaxWorkers),
 	); err != nil {
 		return err
 	}

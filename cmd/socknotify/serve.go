@@ -84,7 +84,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	start := time.Now()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), f.backend, f.workers)
 	page.mount(s, debug.Server(service.name, s))
-	stop := func(ctx context.Context) { s.Shutdown(ctx) } // which closes the connections that remain
+	stop := func(ctx context.Context) { s.Shutdown(ctx) } // it closes the connections that remain
 	if err := serveUntil(cmd.Context(), stop, serve, group...); err != nil {
 		return failure{err}
 	}
@@ -104,7 +104,8 @@ const (
 )
 
 // serveUntil serves on listeners until one fails or the context is done. Then it calls stop with a
-// context of the grace period, and waits for all listeners. It returns the error of the one that failed.
+// context of the grace period, and waits for all listeners. It returns the error of the one that
+// failed.
 func serveUntil[L any](
 	ctx context.Context, stop func(context.Context), serve func(L) error, listeners ...L,
 ) (err error) {

@@ -92,7 +92,8 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	file, ok := out.(*os.File)
 	if f.json || f.once || !ok || !term.IsTerminal(int(file.Fd())) ||
 		!term.IsTerminal(int(os.Stdin.Fd())) {
-		return print(out, f.json, topReport{first.server, first.View}, func() string { return m.plain() + "\n" })
+		report := topReport{first.server, first.View}
+		return print(out, f.json, report, func() string { return m.plain() + "\n" })
 	}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(file)).Run()
 	return unlessDone(ctx.Err(), err)
@@ -109,8 +110,9 @@ type query struct {
 // An update is the answer to a query.
 type update struct {
 	query
-	ports  debugdata.Ports
-	server *debugdata.ServerView // the server that the port belongs to, or else the page's first; nil if it has none
+	ports debugdata.Ports
+	// server is the one that the port belongs to, or else the page's first; nil if it has none.
+	server *debugdata.ServerView
 	debugdata.View
 	err error
 }

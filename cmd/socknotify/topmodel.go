@@ -240,7 +240,8 @@ func (m *topModel) resize(width, height int) {
 // layout gives the table the room that is left, and its contents.
 func (m *topModel) layout() {
 	widths := fitColumns(m.width)
-	columns, rows := make([]table.Column, len(widths)), make([]table.Row, 0, len(m.now.Registrations.Rows))
+	columns := make([]table.Column, len(widths))
+	rows := make([]table.Row, 0, len(m.now.Registrations.Rows))
 	for i, c := range topColumns {
 		columns[i] = table.Column{Title: c.pad(c.title, widths[i]), Width: widths[i]}
 	}

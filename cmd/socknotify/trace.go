@@ -55,7 +55,8 @@ func (f *traceFlags) run(cmd *cobra.Command, where string) error {
 		return fmt.Errorf("--count %d: must not be negative", f.count)
 	}
 	if f.kind != "" && !slices.Contains(debugdata.TraceKinds, f.kind) {
-		return fmt.Errorf("--kind %s: must be one of %s", f.kind, strings.Join(debugdata.TraceKinds, ", "))
+		kinds := strings.Join(debugdata.TraceKinds, ", ")
+		return fmt.Errorf("--kind %s: must be one of %s", f.kind, kinds)
 	}
 	c, err := newDebugClient(where)
 	if err != nil {

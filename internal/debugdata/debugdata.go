@@ -133,7 +133,8 @@ type Event struct {
 }
 
 // TraceKinds are the names of the kinds of actions, in the order of debug.TraceKind.
-var TraceKinds = []string{"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
+var TraceKinds = []string{
+	"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
 
 // Servers lists the servers and lots of a page.
 type Servers struct {

@@ -109,7 +109,8 @@ func search[T any](top T, below func(T) T) (syscall.Conn, syscall.RawConn, error
 		}
 		in = next
 	}
-	return nil, nil, &OpaqueError{Type: fmt.Sprintf("%T", top), Layer: fmt.Sprintf("%T", in), Err: failed}
+	return nil, nil, &OpaqueError{
+		Type: fmt.Sprintf("%T", top), Layer: fmt.Sprintf("%T", in), Err: failed}
 }
 
 // A TLSConn is a server's TLS connection: a *tls.Conn or a *tlsrecord.Conn.

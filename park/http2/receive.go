@@ -348,7 +348,8 @@ func (c *conn) handleData(f *dataFrame) error {
 		st.received += int64(len(data))
 		if st.declared >= 0 && (st.received > st.declared || ended && st.received != st.declared) {
 			c.giveBack(size)
-			return c.server.count("send_too_much", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol})
+			malformed := http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
+			return c.server.count("send_too_much", malformed)
 		}
 	}
 	read := size - int32(len(data)) // padding
