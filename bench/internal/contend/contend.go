@@ -66,12 +66,12 @@ func ofSocknotify(backend string) []Contender {
 	}
 	edges := kernelEdges(backend)
 	for _, m := range portModes {
-		if m.edge && !edges {
+		if m.trigger == socknotify.TriggerEdge && !edges {
 			continue // without edges an edge registration of a handle is one-shot, and must be drained
 		}
 		run := portCore(backend, m)
 		all = append(all, Contender{Workload: Core, Name: " " + m.name, Run: run})
-		if m.oneShot {
+		if m.trigger == oneShot {
 			all = append(all, Contender{Workload: Waiters, Name: " " + m.name, Run: run})
 		}
 	}

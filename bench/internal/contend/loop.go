@@ -1,14 +1,14 @@
 package contend
 
 import (
-	"os"
-	"sync"
-	"sync/atomic"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A loop is an epoll descriptor that one goroutine uses by hand.
@@ -42,23 +42,72 @@ func (l *loop) wait() ([]unix.EpollEvent, error) {
 	return l.events[:n], nil
 }
 
-// core returns the run of an event core. The cost to be subtracted is that of one goroutine, or of
-// as many as there are waiters.
-func core(waiters bool, f func(p Params, t *tokens) (Outcome, error)) run {
-	return func(p Params, _ func(string)) (Outcome, error) {
-		t, err := newTokens(p)
-		if err != nil {
-			return Outcome{}, err
-		}
-		defer t.close()
-		if p.Waiters = max(p.Waiters, 1); !waiters {
-			p.Waiters = 1
-		}
-		base := t.base(p.Waiters, p.Batch)
-		o, err := f(p, t)
-		o.Base = base
-		return o, err
+// serveLoop is epoll by hand in Go, level-triggered: a thread, an epoll descriptor and a listener for
+// each core.
+func serveLoop(p Params, ready func(string)) error {
+	listeners, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, p.Cores)
+	if err != nil {
+		return err
 	}
+	failed := make(chan error)
+	for _, l := range listeners {
+		go func() {
+			runtime.LockOSThread()
+			failed <- echoLoop(l)
+		}()
+	}
+	ready(listeners[0].LocalAddr().String())
+	return <-failed
+}
+
+func echoLoop(listener *sock.Socket) error {
+	const listening = -1
+	l, err := newLoop(256)
+	if err != nil {
+		return err
+	}
+	if err := l.add(int(listener.Handle()), listening); err != nil {
+		return err
+	}
+	conns := map[int]*sock.Socket{}
+	buf := make([]byte, 64<<10)
+	for {
+		events, err := l.wait()
+		if err != nil {
+			return err
+		}
+		for i := range events {
+			if fd := int(events[i].Fd); fd == listening {
+				for c, err := listener.Accept(); err == nil; c, err = listener.Accept() {
+					c.SetNoDelay(true)
+					fd := int(c.Handle())
+					if err := l.add(fd, fd); err != nil {
+						return err
+					}
+					conns[fd] = c
+				}
+			} else if !echoOnce(conns[fd], buf) {
+				conns[fd].Close()
+				delete(conns, fd)
+			}
+		}
+	}
+}
+
+// echoOnce sends back the bytes that it receives. It reports whether the connection is still open.
+func echoOnce(c *sock.Socket, buf []byte) bool {
+	n, err := c.Recv(buf)
+	if err == sock.ErrWouldBlock {
+		return true
+	}
+	for sent := 0; err == nil && sent < n; {
+		var k int
+		if k, err = c.Send(buf[sent:n]); err == sock.ErrWouldBlock {
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(c.Handle()), Events: unix.POLLOUT}}, -1)
+		}
+		sent += k
+	}
+	return err == nil
 }
 
 // loopCore is the event core on level-triggered epoll, by hand in Go.
@@ -85,53 +134,4 @@ func loopCore(p Params, t *tokens) (Outcome, error) {
 		}
 	}
 	return w.stop(ops), nil
-}
-
-// stdCore is the event core on Go's poller: a goroutine for each socket.
-func stdCore(p Params, t *tokens) (Outcome, error) {
-	var ops atomic.Int64
-	var running, parking sync.WaitGroup
-	var files []*os.File
-	err := t.each(func(fd, k int) error {
-		f := os.NewFile(uintptr(fd), "")
-		files = append(files, f)
-		raw, err := f.SyscallConn()
-		if err != nil {
-			return err
-		}
-		parking.Add(1)
-		running.Go(func() {
-			var buf [8]byte
-			parks := sync.OnceFunc(parking.Done)
-			ready := func(uintptr) bool {
-				if k >= 0 && t.take(k, &buf) { // an inactive socket has nothing to read before it is closed
-					return true
-				}
-				parks()
-				return false
-			}
-			for {
-				if raw.Read(ready) != nil {
-					return
-				}
-				ops.Add(1)
-				t.give(k ^ 1)
-			}
-		})
-		return nil
-	})
-	if err != nil {
-		return Outcome{}, err
-	}
-	parking.Wait()
-	t.begin()
-	w, before := startWatch(), ops.Load()
-	time.Sleep(p.Duration())
-	o := w.stop(ops.Load() - before)
-	for _, f := range files {
-		f.Close() // it owns the descriptor
-	}
-	running.Wait()
-	t.out = nil
-	return o, nil
 }
