@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
 	"time"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
@@ -48,9 +51,7 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p contend.Params) (o cont
 }
 
 // onServer lets a function measure a server from outside.
-func onServer(
-	measure func(context.Context, *scene, contend.Params, bool) (contend.Outcome, error),
-) sampler {
+func onServer(measure func(context.Context, *scene) (contend.Outcome, error)) sampler {
 	return func(
 		ctx context.Context, e *Env, c *Contender, p contend.Params, trace bool,
 	) (o contend.Outcome, err error) {
@@ -59,7 +60,8 @@ func onServer(
 			return o, err
 		}
 		defer s.stop()
-		if o, err = measure(ctx, s, p, trace); err == nil {
+		s.trace = trace
+		if o, err = measure(ctx, s); err == nil {
 			err = s.running()
 		}
 		return o, err
@@ -68,41 +70,72 @@ func onServer(
 
 // serve measures a server under a load with the parameters.
 func serve(load contend.Load) sampler {
-	return onServer(func(
-		ctx context.Context, s *scene, p contend.Params, trace bool,
-	) (o contend.Outcome, err error) {
-		if err := s.load(ctx, p, load); err != nil {
+	return onServer(func(ctx context.Context, s *scene) (o contend.Outcome, err error) {
+		if err := s.load(ctx, s.params, load); err != nil {
 			return o, err
 		}
-		if o, err = s.measure(ctx, s.e.Window, false); err != nil || !trace {
+		if o, err = s.measure(ctx, false); err != nil || !s.trace {
 			return o, err
 		}
-		counted, err := s.measure(ctx, s.e.Window, true) // outside of the measured time
+		counted, err := s.measure(ctx, true) // outside of the measured time
 		o.Syscalls = counted.Syscalls
 		return o, err
 	})
 }
 
 // idle measures the memory of connections that had one request each.
-func idle(ctx context.Context, s *scene, p contend.Params, _ bool) (o contend.Outcome, err error) {
+func idle(ctx context.Context, s *scene) (o contend.Outcome, err error) {
 	// A few connections come first, so that what a server allocates once is not counted.
-	few := p
-	few.Connections = min(p.Connections, 64)
-	var before, after float64
-	for _, step := range []struct {
-		params contend.Params
-		bytes  *float64
-	}{{few, &before}, {p, &after}} {
+	few := s.params
+	few.Connections = min(few.Connections, 64)
+	var bytes [2]float64
+	for i, p := range []contend.Params{few, s.params} {
 		// The rate keeps few requests in flight, so that a server needs no more buffers than for few connections.
-		if err := s.load(ctx, step.params, contend.Load{Each: 1, Rate: 5000}); err != nil {
+		if err := s.load(ctx, p, contend.Load{Each: 1, Rate: 5000}); err != nil {
 			return o, err
 		}
-		if *step.bytes, err = s.settled(ctx); err != nil {
+		if bytes[i], err = s.settled(ctx); err != nil {
 			return o, err
 		}
 	}
-	per := (after - before) / float64(p.Connections-few.Connections)
-	return contend.Outcome{Ops: float64(p.Connections), Bytes: &per}, nil
+	o.Ops = float64(s.params.Connections)
+	o.Bytes = new((bytes[1] - bytes[0]) / float64(s.params.Connections-few.Connections))
+	return o, nil
+}
+
+// redisProgram makes the load of the workload redis.
+const redisProgram = "redis-benchmark"
+
+// redisBenchmark measures a Redis server under the load of redis-benchmark.
+func redisBenchmark(ctx context.Context, s *scene) (o contend.Outcome, err error) {
+	_, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return o, err
+	}
+	run := func(args ...string) error {
+		args = append([]string{"-q", "-p", port}, args...)
+		said, err := exec.CommandContext(ctx, redisProgram, args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", redisProgram, err, said)
+		}
+		return s.running()
+	}
+	if err := run("-t", "set", "-n", "1", "-c", "1"); err != nil { // the key that GET asks for
+		return o, err
+	}
+	before, err := s.read()
+	if err != nil {
+		return o, err
+	}
+	if err := run("-t", "get", "-n", strconv.Itoa(s.params.Requests),
+		"-c", strconv.Itoa(s.params.Connections), "-P", strconv.Itoa(s.params.Depth)); err != nil {
+		return o, err
+	}
+	now, err := s.read()
+	if err != nil {
+		return o, err
+	}
+	return now.since(before, float64(s.params.Requests))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

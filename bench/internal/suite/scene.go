@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -16,27 +15,21 @@ import (
 
 // A scene is a server with the load on it.
 type scene struct {
-	e            *Env
-	settles      bool // the contender's
-	server, gen  *proc.Process
-	addr         string
-	counters     *proc.Counters
-	countersPath string
-	cpus         []int // of the server
+	e           *Env
+	params      contend.Params
+	trace       bool // system calls are to be counted
+	settles     bool // the contender's
+	server, gen *proc.Process
+	addr        string
+	cpus        []int // of the server
 }
 
-func (e *Env) start(ctx context.Context, c *Contender, p contend.Params) (*scene, error) {
-	s := &scene{e: e, settles: c.settles, cpus: e.serverCPUs(p.Cores)}
-	s.countersPath = filepath.Join(e.dir, "counters")
-	var err error
-	if s.counters, err = proc.OpenCounters(s.countersPath); err != nil {
+func (e *Env) start(ctx context.Context, c *Contender, p contend.Params) (_ *scene, err error) {
+	s := &scene{e: e, params: p, settles: c.settles, cpus: e.serverCPUs(p.Cores)}
+	if s.server, err = proc.Start(c.argv(p), s.cpus); err != nil {
 		return nil, err
 	}
-	s.server, err = proc.Start(c.argv(p), s.cpus)
-	if err == nil {
-		s.addr, err = ready(ctx, s.server)
-	}
-	if err != nil {
+	if s.addr, err = ready(ctx, s.server); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -62,9 +55,9 @@ func (s *scene) load(ctx context.Context, p contend.Params, l contend.Load) (err
 	if s.gen != nil {
 		s.gen.Stop()
 	}
-	s.counters.Reset()
+	s.e.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
-	l.Params, l.Addr, l.Counters = p, s.addr, s.countersPath
+	l.Params, l.Addr, l.Counters = p, s.addr, s.e.countersPath()
 	l.Workers = min(max(p.Cores, 1), len(cpus))
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -106,21 +99,21 @@ func (s *scene) warm(ctx context.Context, p contend.Params) error {
 	if p.Busy > 0 {
 		want = int64(p.Busy)
 	}
-	for start := time.Now(); s.counters.Sum() < want; {
+	for start := time.Now(); s.e.counters.Sum() < want; {
 		if err := errors.Join(sleep(ctx, 5*time.Millisecond), s.running()); err != nil {
 			return err
 		}
 		if time.Since(start) > patience {
-			return fmt.Errorf("%d answers on %d connections after %v", s.counters.Sum(), want, patience)
+			return fmt.Errorf("%d answers on %d connections after %v", s.e.counters.Sum(), want, patience)
 		}
 	}
 	return sleep(ctx, s.e.Warm)
 }
 
-// measure measures what the server uses in a time, and the number of its answers. On a busy machine
+// measure measures what the server uses in a window, and the number of its answers. On a busy machine
 // it takes longer, until neither is zero. With calls it also counts system calls, where that is
 // allowed.
-func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o contend.Outcome, err error) {
+func (s *scene) measure(ctx context.Context, calls bool) (o contend.Outcome, err error) {
 	var count *proc.Calls
 	if calls {
 		if count, err = proc.CountCalls(s.server.Pid()); err != nil {
@@ -133,7 +126,7 @@ func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o con
 	if err != nil {
 		return o, err
 	}
-	for wait := d; ; wait = d/10 + time.Millisecond {
+	for wait := s.e.Window; ; wait = s.e.Window/10 + time.Millisecond {
 		if err := sleep(ctx, wait); err != nil {
 			return o, err
 		}
@@ -144,13 +137,12 @@ func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o con
 		if o, err = now.since(before, float64(now.done-before.done)); err != nil {
 			return o, err
 		}
-		if o.Ops > 0 && o.CPU > 0 && count != nil {
-			n, err := count.Sum()
-			each := float64(n) / o.Ops
-			o.Syscalls = &each
-			return o, err
-		}
 		if o.Ops > 0 && o.CPU > 0 {
+			if count != nil {
+				n, err := count.Sum()
+				o.Syscalls = new(float64(n) / o.Ops)
+				return o, err
+			}
 			return o, nil
 		}
 		if now.at.Sub(before.at) > patience {
@@ -173,7 +165,7 @@ func (s *scene) read() (r reading, err error) {
 	if r.used, err = proc.Read(s.server.Pid()); err != nil {
 		return r, s.because(err)
 	}
-	r.done, r.at = s.counters.Sum(), time.Now()
+	r.done, r.at = s.e.counters.Sum(), time.Now()
 	return r, s.running()
 }
 
@@ -192,7 +184,6 @@ func (s *scene) stop() {
 			p.Stop()
 		}
 	}
-	s.counters.Close()
 }
 
 // settled returns the memory of the server when it no longer changes.

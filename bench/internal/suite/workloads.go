@@ -103,6 +103,20 @@ func echoSets() []Set {
 		serverSet(contend.Params{Connections: 1000, Busy: 8, Size: 64}, 1, side))
 }
 
+// redisSets are the sets of the workload redis. A sample takes one or two seconds.
+func redisSets(divisor int) []Set {
+	var sets []Set
+	for _, s := range []struct{ clients, pipelined, cores, requests int }{
+		{50, 1, 2, 150_000}, {500, 1, 2, 150_000}, {50, 16, 2, 1_200_000}, {1, 1, 2, 40_000},
+		{50, 1, 1, 120_000},
+	} {
+		p := contend.Params{Connections: s.clients, Depth: s.pipelined, Cores: s.cores}
+		p.Requests = s.requests / divisor
+		sets = append(sets, Set{p, 1})
+	}
+	return sets
+}
+
 func serverSet(p contend.Params, cores int, share float64) Set {
 	p.Cores = cores
 	return Set{p, share}
