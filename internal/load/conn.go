@@ -106,26 +106,16 @@ func (w *worker) receive(c *conn, events socknotify.Events) (now int64, err erro
 	for full := true; full && err == nil; {
 		var n int
 		n, err = c.tls.recv(w.buf)
-		full = n == len(w.buf) || c.tls.failed != nil
+		full = n == len(w.buf)
 		now, err = w.received(c, events, n, err)
 	}
 	return now, err
 }
 
-// received checks and counts n received bytes.
+// received checks and counts n received bytes, and returns the error that followed them, if any.
 func (w *worker) received(c *conn, events socknotify.Events, n int, err error) (now int64, _ error) {
 	now = w.now()
-	switch {
-	case err == sock.ErrWouldBlock:
-		if events&socknotify.EventErr != 0 {
-			return now, c.sock.Err()
-		}
-		return now, nil
-	case err == io.EOF:
-		return now, errEnd
-	case err != nil:
-		return now, err
-	case int64(n) > c.sent-c.got:
+	if int64(n) > c.sent-c.got {
 		return now, errSurplus
 	}
 	if want := w.table.at(c.phase, c.got, n); !bytes.Equal(w.buf[:n], want) {
@@ -138,7 +128,15 @@ func (w *worker) received(c *conn, events socknotify.Events, n int, err error) (
 		w.end, *slot = now, now+int64(w.Think)
 		c.done++
 	}
-	return now, nil
+	switch {
+	case err == sock.ErrWouldBlock && events&socknotify.EventErr != 0:
+		err = c.sock.Err()
+	case err == sock.ErrWouldBlock:
+		err = nil
+	case err == io.EOF:
+		err = errEnd
+	}
+	return now, err
 }
 
 // wrong names the first byte that is not what was sent.

@@ -71,17 +71,24 @@ func (w *worker) reconnect(c *conn) {
 // dial begins a connect to the first address that does not fail at once.
 func (w *worker) dial(c *conn, err error) {
 	for ; c.addr < len(w.addrs); c.addr++ {
-		if err = w.dialOne(c, w.addrs[c.addr]); err == nil {
+		switch c.sock, err = w.open(w.addrs[c.addr]); err {
+		case nil:
+			w.succeed(c)
+			return
+		case sock.ErrWouldBlock:
+			w.connecting++
+			w.arm(c)
 			return
 		}
 	}
 	w.fail(c, err)
 }
 
-func (w *worker) dialOne(c *conn, addr netip.AddrPort) error {
+// open returns a connected socket, or with sock.ErrWouldBlock one whose connect is in progress.
+func (w *worker) open(addr netip.AddrPort) (*sock.Socket, error) {
 	s, err := sock.New(sock.NetworkOf(addr, sock.TCP4, sock.TCP6))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// A request must not wait until earlier ones are acknowledged.
 	err = s.SetNoDelay(true)
@@ -91,19 +98,11 @@ func (w *worker) dialOne(c *conn, addr netip.AddrPort) error {
 	if err == nil {
 		err = s.Connect(addr)
 	}
-	switch err {
-	case nil:
-		c.sock = s
-		w.succeed(c)
-	case sock.ErrWouldBlock:
-		c.sock = s
-		w.connecting++
-		w.arm(c)
-	default:
+	if err != nil && err != sock.ErrWouldBlock {
 		s.Close()
-		return err
+		return nil, err
 	}
-	return nil
+	return s, err
 }
 
 func (w *worker) succeed(c *conn) {

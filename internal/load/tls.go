@@ -23,7 +23,7 @@ type secure struct {
 	sock   *sock.Socket // nil in the handshake
 	out    []byte       // from sent
 	sent   int
-	failed error // of the handshake; or to be returned after the bytes received before it
+	failed error // of the handshake
 }
 
 // errAgain means that nothing has arrived.
@@ -86,24 +86,18 @@ func (w *worker) endShakes() {
 	}
 }
 
-// recv is Recv for plaintext: it receives all that there is, up to the size of b.
+// recv is Recv for plaintext: it receives all that there is, up to the size of b, and returns the
+// error that followed, too.
 func (s *secure) recv(b []byte) (n int, err error) {
-	err, s.failed = s.failed, nil
 	for n < len(b) && err == nil {
 		var k int
 		k, err = s.tls.Read(b[n:])
 		n += k
 	}
-	switch {
-	case err == errAgain && n == 0:
-		return 0, sock.ErrWouldBlock
-	case err == errAgain:
-		return n, nil
-	case n > 0:
-		s.failed = err
-		return n, nil
+	if err == errAgain {
+		err = sock.ErrWouldBlock
 	}
-	return 0, err
+	return n, err
 }
 
 // send is Send for plaintext. Some of the bytes that it takes may still be buffered.

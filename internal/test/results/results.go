@@ -38,7 +38,7 @@ func Run(cmd *exec.Cmd, each func(Result)) error {
 
 func read(in io.Reader, each func(Result)) {
 	type test struct{ pkg, name string }
-	output := map[test]*strings.Builder{}
+	output := map[test][]byte{}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -55,21 +55,16 @@ func read(in io.Reader, each func(Result)) {
 		case "build-output":
 			fmt.Print(r.Output)
 		case "output":
-			if output[key] == nil {
-				output[key] = new(strings.Builder)
-			}
-			output[key].WriteString(r.Output)
+			output[key] = append(output[key], r.Output...)
 		case "pass", "fail", "skip":
 			if r.Test == "" && r.Action == "fail" {
-				for k, b := range output {
-					if k.pkg == r.Package && k.name != "" && said(b.String()) {
-						each(Result{Package: k.pkg, Test: k.name, Action: "fail", Output: b.String()})
+				for k, text := range output {
+					if k.pkg == r.Package && k.name != "" && said(string(text)) {
+						each(Result{Package: k.pkg, Test: k.name, Action: "fail", Output: string(text)})
 					}
 				}
 			}
-			if b := output[key]; b != nil {
-				r.Output = b.String()
-			}
+			r.Output = string(output[key])
 			delete(output, key)
 			each(r)
 		}
