@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,13 +128,9 @@ func (w *worker) process(until int64) []socknotify.Notification[*conn] {
 			w.fail(r.Key, r.Result)
 		}
 	}
-	live := w.ready[:0]
-	for _, nt := range w.ready[:n] {
-		if nt.Key != nil && nt.Key.sock != nil && nt.Events != socknotify.EventRemove {
-			live = append(live, nt)
-		}
-	}
-	return live
+	return slices.DeleteFunc(w.ready[:n], func(nt socknotify.Notification[*conn]) bool {
+		return nt.Key == nil || nt.Key.sock == nil || nt.Events == socknotify.EventRemove
+	})
 }
 
 // arm lists a connection for the next process.

@@ -105,6 +105,15 @@ func server(serve func(p Params, ready func(string)) error) run {
 	}
 }
 
+// onCores calls f in a goroutine for each core, and returns the first error.
+func onCores(cores int, f func(i int) error) error {
+	failed := make(chan error)
+	for i := range max(cores, 1) {
+		go func() { failed <- f(i) }()
+	}
+	return <-failed
+}
+
 func kernelEdges(backend string) bool {
 	p, err := socknotify.New[int](socknotify.WithBackend(backend))
 	if err != nil {

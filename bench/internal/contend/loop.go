@@ -49,15 +49,11 @@ func serveLoop(p Params, ready func(string)) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error)
-	for _, l := range listeners {
-		go func() {
-			runtime.LockOSThread()
-			failed <- echoLoop(l)
-		}()
-	}
 	ready(listeners[0].LocalAddr().String())
-	return <-failed
+	return onCores(len(listeners), func(i int) error {
+		runtime.LockOSThread()
+		return echoLoop(listeners[i])
+	})
 }
 
 func echoLoop(listener *sock.Socket) error {

@@ -54,12 +54,10 @@ func servePort(p Params, backend string, ready func(string)) error {
 	if err != nil {
 		return err
 	}
-	failed, workers := make(chan error), max(p.Cores, 1)
-	for range workers {
-		w := &portWorker{port: port, shared: workers > 1, buf: make([]byte, 64<<10)}
-		go func() { failed <- w.run() }()
-	}
-	return <-failed
+	return onCores(p.Cores, func(int) error {
+		w := &portWorker{port: port, shared: p.Cores > 1, buf: make([]byte, 64<<10)}
+		return w.run()
+	})
 }
 
 // A portWorker is one of the goroutines that share a port.
@@ -180,11 +178,8 @@ func serveOverlapped(p Params, backend string, ready func(string)) error {
 	if err != nil {
 		return err
 	}
-	failed, pool := make(chan error), overlapped.NewBuffers(4096)
-	for range max(p.Cores, 1) {
-		go func() { failed <- overlappedWorker(port, pool) }()
-	}
-	return <-failed
+	pool := overlapped.NewBuffers(4096)
+	return onCores(p.Cores, func(int) error { return overlappedWorker(port, pool) })
 }
 
 // overlappedWorker starts the next operations in the call that dequeues. Receives that wait have no buffer.

@@ -74,11 +74,21 @@ func serve(load contend.Load) sampler {
 		if err := s.load(ctx, s.params, load); err != nil {
 			return o, err
 		}
-		if o, err = s.measure(ctx, false); err != nil || !s.trace {
+		if o, err = s.measure(ctx); err != nil || !s.trace {
 			return o, err
 		}
-		counted, err := s.measure(ctx, true) // outside of the measured time
-		o.Syscalls = counted.Syscalls
+		count, err := proc.CountCalls(s.server.Pid())
+		if err != nil {
+			s.e.warn("system calls are not counted: %v", err)
+			return o, nil
+		}
+		defer count.Close()
+		counted, err := s.measure(ctx) // outside of the measured time
+		if err != nil {
+			return o, err
+		}
+		n, err := count.Sum()
+		o.Syscalls = new(float64(n) / counted.Ops)
 		return o, err
 	})
 }

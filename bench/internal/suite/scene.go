@@ -111,17 +111,8 @@ func (s *scene) warm(ctx context.Context, p contend.Params) error {
 }
 
 // measure measures what the server uses in a window, and the number of its answers. On a busy machine
-// it takes longer, until neither is zero. With calls it also counts system calls, where that is
-// allowed.
-func (s *scene) measure(ctx context.Context, calls bool) (o contend.Outcome, err error) {
-	var count *proc.Calls
-	if calls {
-		if count, err = proc.CountCalls(s.server.Pid()); err != nil {
-			s.e.warn("system calls are not counted: %v", err)
-		} else {
-			defer count.Close()
-		}
-	}
+// it takes longer, until neither is zero.
+func (s *scene) measure(ctx context.Context) (o contend.Outcome, err error) {
 	before, err := s.read()
 	if err != nil {
 		return o, err
@@ -134,16 +125,9 @@ func (s *scene) measure(ctx context.Context, calls bool) (o contend.Outcome, err
 		if err != nil {
 			return o, err
 		}
-		if o, err = now.since(before, float64(now.done-before.done)); err != nil {
+		o, err = now.since(before, float64(now.done-before.done))
+		if err != nil || o.Ops > 0 && o.CPU > 0 {
 			return o, err
-		}
-		if o.Ops > 0 && o.CPU > 0 {
-			if count != nil {
-				n, err := count.Sum()
-				o.Syscalls = new(float64(n) / o.Ops)
-				return o, err
-			}
-			return o, nil
 		}
 		if now.at.Sub(before.at) > patience {
 			return o, fmt.Errorf("no answer in %v", patience)
