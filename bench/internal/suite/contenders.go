@@ -73,13 +73,13 @@ func (e *Env) golang(g contend.Contender) Contender {
 
 // native lists the contenders in C.
 func (e *Env) native(ctx context.Context, w *Workload) []Contender {
-	threads := func(p contend.Params) []any { return []any{p.Cores} }
-	core := func(p contend.Params) []any { return []any{p.Registered, p.Active, p.Millis} }
-	full := func(p contend.Params) []any { return append(core(p), p.Batch, p.Waiters) }
-	one := func(p contend.Params) []any { p.Waiters = 1; return full(p) }
+	type arguments = func(contend.Params) string
+	threads := func(p contend.Params) string { return fmt.Sprint(p.Cores) }
+	core := func(p contend.Params) string { return fmt.Sprint(p.Registered, p.Active, p.Millis) }
+	full := func(p contend.Params) string { return fmt.Sprint(core(p), " ", p.Batch, p.Waiters) }
+	one := func(p contend.Params) string { p.Waiters = 1; return full(p) }
 
 	var all []Contender
-	type arguments = func(contend.Params) []any
 	add := func(name, program, mode string, args arguments, libraries ...string) {
 		c := Contender{Name: name}
 		path, err := e.builder.build(ctx, program, libraries...)
@@ -87,11 +87,7 @@ func (e *Env) native(ctx context.Context, w *Workload) []Contender {
 			c.Missing = err.Error()
 		}
 		c.argv = func(p contend.Params) []string {
-			argv := []string{path, mode}
-			for _, a := range args(p) {
-				argv = append(argv, fmt.Sprint(a))
-			}
-			return argv
+			return append([]string{path, mode}, strings.Fields(args(p))...)
 		}
 		all = append(all, c)
 	}
@@ -119,22 +115,16 @@ func (e *Env) native(ctx context.Context, w *Workload) []Contender {
 	return all
 }
 
-// A builder compiles the contenders that are C programs into a folder, with $CC or cc.
+// A builder compiles the contenders that are C programs in the folder of their sources, with $CC or cc.
 type builder struct {
-	cc    string // empty: none
-	dir   string
-	built map[string]built // by name
-}
-
-type built struct {
-	path string
-	err  error
+	cc  string // empty: none
+	dir string
 }
 
 // newBuilder copies the sources into a folder and returns a builder.
 func newBuilder(sources fs.FS, dir string) (*builder, error) {
 	cc, _ := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
-	return &builder{cc, dir, map[string]built{}}, os.CopyFS(dir, sources)
+	return &builder{cc, dir}, os.CopyFS(dir, sources)
 }
 
 var errNoCompiler = errors.New("no C compiler")
@@ -142,15 +132,10 @@ var errNoCompiler = errors.New("no C compiler")
 // build compiles the program of this name with libraries, if it was not compiled before, and
 // returns its path. The error is the first one of the compiler, in one line.
 func (b *builder) build(ctx context.Context, name string, libraries ...string) (string, error) {
-	p, ok := b.built[name]
-	if !ok {
-		p.path, p.err = b.compile(ctx, name, libraries)
-		b.built[name] = p
+	path := filepath.Join(b.dir, name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	return p.path, p.err
-}
-
-func (b *builder) compile(ctx context.Context, name string, libraries []string) (string, error) {
 	if b.cc == "" {
 		return "", errNoCompiler
 	}
@@ -163,7 +148,7 @@ func (b *builder) compile(ctx context.Context, name string, libraries []string) 
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w", firstError(string(said)), err)
 	}
-	return filepath.Join(b.dir, name), nil
+	return path, nil
 }
 
 // firstError returns the first error message in the output of a compiler.

@@ -10,8 +10,9 @@ import (
 
 func TestBuild(t *testing.T) {
 	b, err := newBuilder(fstest.MapFS{
-		"good.c": {Data: []byte("#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n")},
-		"bad.c":  {Data: []byte("#include \"there_is_no_such_header.h\"\n")},
+		"good.c":   {Data: []byte("#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n")},
+		"bad.c":    {Data: []byte("#include \"there_is_no_such_header.h\"\n")},
+		"linked.c": {Data: []byte("int main(void) { return 0; }\n")},
 	}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func TestBuild(t *testing.T) {
 	if _, err := b.build(t.Context(), "bad"); err == nil || !strings.Contains(err.Error(), "there_is_no_such_header.h") {
 		t.Errorf("%v", err)
 	}
-	if _, err := b.compile(t.Context(), "good", []string{"there_is_no_such_library"}); err == nil || !strings.Contains(err.Error(), "there_is_no_such_library") {
+	if _, err := b.build(t.Context(), "linked", "there_is_no_such_library"); err == nil || !strings.Contains(err.Error(), "there_is_no_such_library") {
 		t.Errorf("%v", err)
 	}
 }
