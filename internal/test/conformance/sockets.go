@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -109,15 +110,21 @@ func (e *env) udp() (a, b *socket) {
 }
 
 // nowhere is an address that refuses connections. The socket that is bound to it keeps others, and
-// so a connection to itself, away; but on NetBSD and DragonFly, which answer nothing for it.
+// so a connection to itself, away; but on NetBSD and DragonFly, which answer nothing for it. There,
+// and for datagrams, it is closed, and the port is one that no other program is given.
 func (e *env) nowhere(n sock.Network) netip.AddrPort {
-	s := e.keep(sock.New(n))
-	e.mustDo("bind", s.Bind(sock.Loopback))
-	a := s.LocalAddr()
-	if n == sock.UDP4 || runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly" {
-		s.Close()
+	s, at := e.keep(sock.New(n)), sock.Loopback
+	closed := n == sock.UDP4 || runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly"
+	if closed {
+		defer s.Close()
+		at = netip.AddrPortFrom(at.Addr(), freeport.Port())
 	}
-	return a
+	err := s.Bind(at)
+	for tries := 0; closed && err != nil && tries < 100; tries++ {
+		err = s.Bind(netip.AddrPortFrom(at.Addr(), freeport.Port()))
+	}
+	e.mustDo("bind", err)
+	return s.LocalAddr()
 }
 
 // socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems'

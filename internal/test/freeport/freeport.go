@@ -31,7 +31,7 @@ func Addrs(t testing.TB, n int) (addrs []string) {
 func Listen(t testing.TB) net.Listener {
 	t.Helper()
 	for tries := 0; ; tries++ {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(end-first)))
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", Port()))
 		if err == nil {
 			return ln
 		}
@@ -40,3 +40,6 @@ func Listen(t testing.TB) net.Listener {
 		}
 	}
 }
+
+// Port returns a port to choose, on which something may listen.
+func Port() uint16 { return uint16(first + rand.IntN(end-first)) }
