@@ -111,7 +111,7 @@ func (w *portWorker) accepted(s *sock.Socket, err error) {
 func (w *portWorker) enable(c *portConn, filter socknotify.Events) {
 	w.regs = append(w.regs, socknotify.Enable(c.sock, c, filter, oneShot))
 	if w.shared {
-		w.process(nil, 0)
+		w.process(nil, 0) // if it fails, so does the next call that dequeues
 	}
 }
 

@@ -113,18 +113,21 @@ func (e *env) udp() (a, b *socket) {
 // so a connection to itself, away; but on NetBSD and DragonFly, which answer nothing for it. There,
 // and for datagrams, it is closed, and the port is one that no other program is given.
 func (e *env) nowhere(n sock.Network) netip.AddrPort {
-	s, at := e.keep(sock.New(n)), sock.Loopback
-	closed := n == sock.UDP4 || runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly"
-	if closed {
-		defer s.Close()
-		at = netip.AddrPortFrom(at.Addr(), freeport.Port())
+	s := e.keep(sock.New(n))
+	if n != sock.UDP4 && runtime.GOOS != "netbsd" && runtime.GOOS != "dragonfly" {
+		e.mustDo("bind", s.Bind(sock.Loopback))
+		return s.LocalAddr()
 	}
-	err := s.Bind(at)
-	for tries := 0; closed && err != nil && tries < 100; tries++ {
-		err = s.Bind(netip.AddrPortFrom(at.Addr(), freeport.Port()))
+	defer s.Close()
+	for tries := 0; ; tries++ {
+		err := s.Bind(netip.AddrPortFrom(sock.Loopback.Addr(), freeport.Port()))
+		if err == nil {
+			return s.LocalAddr()
+		}
+		if tries == 100 {
+			e.Fatalf("bind: %v", err)
+		}
 	}
-	e.mustDo("bind", err)
-	return s.LocalAddr()
 }
 
 // socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems'

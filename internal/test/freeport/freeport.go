@@ -41,5 +41,5 @@ func Listen(t testing.TB) net.Listener {
 	}
 }
 
-// Port returns a port to choose, on which something may listen.
+// Port returns a random one of the ports to choose from. It may be in use.
 func Port() uint16 { return uint16(first + rand.IntN(end-first)) }
