@@ -65,9 +65,8 @@ func TestAddAfterDeleteUnderPark(t *testing.T) {
 	onEach(t, addAfterDelete)
 }
 
-// It does not fail either if addWait has passed already, as in a process that was stopped.
 func TestAddAfterDeleteOfAStoppedProcess(t *testing.T) {
-	defer psn.SetAddWait(0)()
+	defer psn.NoWaits()()
 	onEach(t, addAfterDelete)
 }
 
@@ -99,32 +98,37 @@ func addAfterDelete(t *testing.T, sys *psn.System) {
 }
 
 // A socket can be registered with one port alone, and with another port after the first is closed.
-func TestTwoPorts(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		first, err := psn.NewOn(sys)
-		if err != nil {
-			t.Fatal(err)
+func TestTwoPorts(t *testing.T) { onEach(t, twoPorts) }
+
+func TestTwoPortsOfAStoppedProcess(t *testing.T) {
+	defer psn.NoWaits()()
+	onEach(t, twoPorts)
+}
+
+func twoPorts(t *testing.T, sys *psn.System) {
+	first, err := psn.NewOn(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := open(t, sys)
+	var socks [50]int
+	for i := range socks {
+		a, b := pair(t)
+		socks[i] = a
+		write(t, b)
+		must(t, first, backend.Add, a, uint64(i), both)
+	}
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
+		if got := change(k, action, socks[0], 1, both); got != backend.Absent {
+			t.Fatalf("action %d of another port's socket: status %d; want Absent", action, got)
 		}
-		k := open(t, sys)
-		var socks [50]int
-		for i := range socks {
-			a, b := pair(t)
-			socks[i] = a
-			write(t, b)
-			must(t, first, backend.Add, a, uint64(i), both)
-		}
-		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
-			if got := change(k, action, socks[0], 1, both); got != backend.Absent {
-				t.Fatalf("action %d of another port's socket: status %d; want Absent", action, got)
-			}
-		}
-		if err := first.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for i, s := range socks {
-			must(t, k, backend.Add, s, uint64(i), both)
-		}
-	})
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range socks {
+		must(t, k, backend.Add, s, uint64(i), both)
+	}
 }
 
 // A closed handle does not affect the other sockets of its call.

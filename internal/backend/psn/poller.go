@@ -122,10 +122,7 @@ func (p *Poller) removeAll() {
 		p.describes(e) // forgets it if it was closed, because its packet may not come then
 	}
 	p.table.each(func(e *entry) { p.gone(e, true) })
-	for end := time.Now().Add(removalWait); len(p.leaving) > 0 && time.Now().Before(end); {
+	for tries, end := 0, time.Now().Add(removalWait); len(p.leaving) > 0 && (tries < leastTries || time.Now().Before(end)); tries++ {
 		p.drain(1)
 	}
 }
-
-// removalWait limits the time that Close waits for the packets of removals.
-const removalWait = 100 * time.Millisecond

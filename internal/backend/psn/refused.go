@@ -50,8 +50,12 @@ func (s *pollerSet) ending(handle uintptr) bool {
 
 // An addition that is refused because of a registration which is ending is tried again for at least addWait and at least
 // leastTries times. Such a registration ends within microseconds, or when a goroutine that has just left Park gets to
-// run. The time alone is not enough, because the process may have been stopped.
-var addWait = time.Second
+// run. Close waits for at least removalWait and leastTries times for the packets of its removals. The time alone is not
+// enough, because the process may have been stopped.
+var (
+	addWait     = time.Second
+	removalWait = 100 * time.Millisecond
+)
 
 const leastTries = 100
 
