@@ -37,8 +37,8 @@ const (
 )
 
 func TestBrowser(t *testing.T) {
-	r := start(t, "127.0.0.1:0", 0)
 	b := newTab(t)
+	r := start(t, "127.0.0.1:0", 0)
 
 	b.Do(chromedp.Navigate("http://" + r.addr + "/"))
 	b.Until("it connects", connected)
