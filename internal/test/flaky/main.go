@@ -60,8 +60,9 @@ func (w way) String() string {
 	return s
 }
 
+// ways begins with one that is not loaded, with delays and without: go test compiles in it.
 var ways = []way{
-	{2, false, false}, {1, true, false}, {16, true, false}, {2, true, true}, {1, false, true}, {16, false, true},
+	{2, false, false}, {1, true, false}, {16, true, false}, {1, false, true}, {16, false, true}, {2, true, true},
 }
 
 func run(rounds int, args, patterns []string) error {
