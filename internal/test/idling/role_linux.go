@@ -39,11 +39,16 @@ type Process struct {
 // Start starts a process. The test fails if the process writes to standard error.
 func Start(t testing.TB, role string, args ...string) *Process {
 	t.Helper()
+	return start(t, os.Environ(), role, args...)
+}
+
+func start(t testing.TB, env []string, role string, args ...string) *Process {
+	t.Helper()
 	if qemu.StartsNoProgram.Here() {
 		t.Skip(qemu.StartsNoProgram)
 	}
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), roleEnv+"="+role+"|"+strings.Join(args, "|"))
+	c.Env = append(env, roleEnv+"="+role+"|"+strings.Join(args, "|"))
 	var failed bytes.Buffer
 	c.Stderr = &failed
 	in, err := c.StdinPipe()
