@@ -60,7 +60,7 @@ func (w way) String() string {
 	return s
 }
 
-// ways begins with one that is not loaded, with delays and without: go test compiles in it.
+// The first way without delays and the first with them are not beside load, because go test compiles in them.
 var ways = []way{
 	{2, false, false}, {1, true, false}, {16, true, false}, {1, false, true}, {16, false, true}, {2, true, true},
 }
