@@ -73,10 +73,11 @@ func openTab(t *testing.T, page string, flags ...string) *tab {
 	return b.another(page)
 }
 
-// another opens a page in another tab of the same browser.
+// another opens a page in another tab of the same browser. It asks for an empty tab and then for the page: a
+// tab that was asked for with its page has stayed empty once, on a loaded machine, and only navigate says why.
 func (b *tab) another(page string) *tab {
 	b.t.Helper()
-	code, body := ask(b.t, "PUT", "http://"+b.browser+"/json/new?"+url.QueryEscape(page), "")
+	code, body := ask(b.t, "PUT", "http://"+b.browser+"/json/new", "")
 	var target struct{ ID, WebSocketDebuggerURL string }
 	if err := json.Unmarshal([]byte(body), &target); code != http.StatusOK || err != nil {
 		b.t.Fatal(code, err, body)
@@ -84,7 +85,13 @@ func (b *tab) another(page string) *tab {
 	conn, _, _, err := ws.Dial(context.Background(), target.WebSocketDebuggerURL)
 	must(b.t, err)
 	b.t.Cleanup(func() { conn.Close() })
-	return &tab{b.t, b.browser, target.ID, conn, 0, b.ended}
+	opened := &tab{b.t, b.browser, target.ID, conn, 0, b.ended}
+	var navigated struct{ ErrorText string }
+	must(b.t, opened.call("Page.navigate", map[string]any{"url": page}, &navigated))
+	if navigated.ErrorText != "" {
+		b.t.Fatalf("%s: %s", page, navigated.ErrorText)
+	}
+	return opened
 }
 
 // quit ends the browser, and waits until it has written its files.
@@ -110,13 +117,29 @@ func (b *tab) close() {
 	}
 }
 
-// eval evaluates an expression in the page, and returns its value.
+// eval evaluates an expression in the page, and returns its value: nil if the tab has opened another page before the end.
 func (b *tab) eval(expression string) any {
 	b.t.Helper()
+	var answer struct {
+		Result           struct{ Value any }
+		ExceptionDetails json.RawMessage
+	}
+	const shorthand = "if (typeof $ === 'undefined') globalThis.$ = id => document.getElementById(id);"
+	if b.call("Runtime.evaluate", map[string]any{"expression": shorthand + expression,
+		"returnByValue": true, "awaitPromise": true}, &answer) != nil {
+		return nil
+	}
+	if e := answer.ExceptionDetails; e != nil {
+		b.t.Fatalf("%s: %s", expression, e)
+	}
+	return answer.Result.Value
+}
+
+// call calls a method of the DevTools protocol.
+func (b *tab) call(method string, params map[string]any, result any) error {
+	b.t.Helper()
 	b.n++
-	request, err := json.Marshal(map[string]any{"id": b.n, "method": "Runtime.evaluate",
-		"params": map[string]any{"expression": "if (typeof $ === 'undefined') globalThis.$ = id => document.getElementById(id);" + expression,
-			"returnByValue": true, "awaitPromise": true}})
+	request, err := json.Marshal(map[string]any{"id": b.n, "method": method, "params": params})
 	must(b.t, err)
 	b.conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	must(b.t, wsutil.WriteClientText(b.conn, request))
@@ -124,20 +147,17 @@ func (b *tab) eval(expression string) any {
 		text, err := wsutil.ReadServerText(b.conn)
 		must(b.t, err)
 		var answer struct {
-			ID     int
-			Result struct {
-				Result           struct{ Value any }
-				ExceptionDetails json.RawMessage
-			}
+			ID            int
+			Result, Error json.RawMessage
 		}
 		must(b.t, json.Unmarshal(text, &answer))
 		if answer.ID != b.n {
 			continue
 		}
-		if e := answer.Result.ExceptionDetails; e != nil {
-			b.t.Fatalf("%s: %s", expression, e)
+		if answer.Error != nil {
+			return fmt.Errorf("%s: %s", method, answer.Error)
 		}
-		return answer.Result.Result.Value
+		return json.Unmarshal(answer.Result, result)
 	}
 }
 
