@@ -146,7 +146,8 @@ func TestMercure(t *testing.T) {
 	cookie.want(t, message{Data: "shared"})
 	for _, want := range []string{"one", "other", "hidden"} {
 		m, err := everything.next()
-		for err == nil && strings.Contains(m.Data, `"Subscription"`) { // one is published after its client has joined
+		// The event of a subscription is published after its client has joined.
+		for err == nil && strings.Contains(m.Data, `"Subscription"`) {
 			m, err = everything.next()
 		}
 		must(t, err)

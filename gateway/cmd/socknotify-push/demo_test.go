@@ -73,8 +73,8 @@ func openTab(t *testing.T, page string, flags ...string) *tab {
 	return b.another(page)
 }
 
-// another opens a page in another tab of the same browser. It asks for an empty tab and then for the page: a
-// tab that was asked for with its page has stayed empty once, on a loaded machine, and only navigate says why.
+// another opens a page in another tab of the same browser. Page.navigate returns an error if the page
+// cannot be opened. A tab that is created with its page returns none, and one has stayed empty.
 func (b *tab) another(page string) *tab {
 	b.t.Helper()
 	code, body := ask(b.t, "PUT", "http://"+b.browser+"/json/new", "")
@@ -117,7 +117,8 @@ func (b *tab) close() {
 	}
 }
 
-// eval evaluates an expression in the page, and returns its value: nil if the tab has opened another page before the end.
+// eval evaluates an expression in the page, and returns its value. It returns nil if the tab has
+// opened another page before the end.
 func (b *tab) eval(expression string) any {
 	b.t.Helper()
 	var answer struct {
