@@ -136,7 +136,7 @@ func (b *tab) eval(expression string) any {
 	return answer.Result.Value
 }
 
-// call calls a method of the DevTools protocol.
+// call calls a method of the DevTools protocol. It returns the error that the browser answers.
 func (b *tab) call(method string, params map[string]any, result any) error {
 	b.t.Helper()
 	b.n++
@@ -158,7 +158,8 @@ func (b *tab) call(method string, params map[string]any, result any) error {
 		if answer.Error != nil {
 			return fmt.Errorf("%s: %s", method, answer.Error)
 		}
-		return json.Unmarshal(answer.Result, result)
+		must(b.t, json.Unmarshal(answer.Result, result))
+		return nil
 	}
 }
 
