@@ -1,6 +1,7 @@
 package park
 
 import (
+	"context"
 	"net"
 	"time"
 )
@@ -36,6 +37,25 @@ func accept(l net.Listener, stopped <-chan struct{}, admit func(net.Conn), faile
 		case <-time.After(wait):
 		case <-stopped:
 			return err
+		}
+	}
+}
+
+// drain waits until drained is closed, or ctx is done. closeSilent closes the connections whose time for the first request
+// is over, and returns when the next time is over, or zero if none is left.
+func (l *Lot) drain(ctx context.Context, drained <-chan struct{}, closeSilent func() (next time.Time)) {
+	for {
+		over := make(chan struct{})
+		if next := closeSilent(); !next.IsZero() {
+			timer := l.clock.AfterFunc(next.Sub(l.clock.Now()), func() { close(over) })
+			defer timer.Stop()
+		}
+		select {
+		case <-drained:
+			return
+		case <-ctx.Done():
+			return
+		case <-over:
 		}
 	}
 }

@@ -31,8 +31,8 @@ import (
 //   - An idle timeout is up to 0.2 seconds late.
 //   - If a large head of a request comes after a pause, up to 4,096 bytes more of it count towards
 //     MaxHeaderBytes. An http.Server allows that much beyond the limit.
-//   - Shutdown also closes connections whose TLS handshake is in progress. Before Serve returns, the HTTPServer
-//     closes those connections and the parked ones.
+//   - Shutdown answers the first request of connections that were accepted before it, as it describes.
+//   - Before Serve returns, the HTTPServer closes the parked connections.
 //
 // A connection is parked when it has been idle for Linger and net/http has consumed every byte that was read from it.
 // Connections that [Lot.Park] refuses with ErrUnparkable are never parked. They are counted in Stats.Unparkable of the lot,
@@ -95,6 +95,7 @@ type HTTPServer struct {
 	waits    waits
 
 	mu        sync.Mutex
+	closing   bool // Shutdown or Close was called
 	listeners map[*listener]struct{}
 	ended     Stats // the counts of lots whose Serve has returned
 	lot2      *Lot  // of HTTP2; nil before the first Serve
@@ -103,7 +104,8 @@ type HTTPServer struct {
 // An HTTP2Server serves the HTTP/2 connections of an HTTPServer. Package park/http2 has one; it is a module of its own, and
 // the interface exists because package park does not import it. The methods may be called concurrently.
 type HTTP2Server interface {
-	// Attach is called once, by the first Serve of the HTTPServer and before the other methods except Shutdown and Close.
+	// Attach is called once, by the first Serve of the HTTPServer and before the other methods except
+	// SetKeepAlivesEnabled, Shutdown and Close.
 	// server has the handler, the hooks, the timeouts and the settings, linger is HTTPServer.Linger, and lot is for the
 	// connections. The HTTP2Server closes lot when it has ended, unless Attach fails. Serve fails with its error.
 	Attach(server *http.Server, lot *Lot, linger time.Duration) error
@@ -144,9 +146,9 @@ func (s *HTTPServer) Stats() Stats {
 func (s *HTTPServer) Ready() bool {
 	for _, l := range s.served() {
 		l.mu.Lock()
-		closed := l.closed
+		open := !l.draining && !l.closed
 		l.mu.Unlock()
-		if !closed {
+		if open {
 			return true
 		}
 	}
@@ -202,15 +204,34 @@ func (s *HTTPServer) listen(address string, serve func(net.Listener) error) erro
 	return listen("tcp", cmp.Or(s.Server.Addr, address), serve)
 }
 
-// Shutdown is like http.Server.Shutdown. It also closes the parked connections and waits until ConnState has returned
-// for each of them. The clients of HTTP/2 receive GOAWAY frames, and the streams that are open are served to their end.
+// Shutdown is like http.Server.Shutdown, and loses no request of a new connection: it closes the listeners, and a
+// connection that was accepted within the last five seconds has what is left of them for its TLS handshake and its first
+// request, which is answered with "Connection: close". An http.Server drops requests that arrive after its Shutdown has
+// begun. The others that wait are closed at once.
+//
+// Shutdown also closes the parked connections and waits until ConnState has returned for each of them. The clients of
+// HTTP/2 receive GOAWAY frames, and the streams that are open are served to their end.
 func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	if s.Server == nil {
 		return nil
 	}
+	s.close()
 	served := s.served() // before Serve removes them
+	for _, l := range served {
+		l.stopAccepting()
+	}
+	if len(served) > 0 {
+		s.SetKeepAlivesEnabled(false)
+	}
+	waits := s.endWaits(served)
+	for _, l := range served {
+		l.lot.drain(ctx, l.drained, l.closeSilent)
+	}
+	select {
+	case <-waits:
+	case <-ctx.Done():
+	}
 	s.endHTTP2()
-	s.endWaits(ctx, served)
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
 		err = cmp.Or(err, l.wait(ctx))
@@ -219,6 +240,13 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 		err = cmp.Or(err, s.HTTP2.Shutdown(ctx))
 	}
 	return err
+}
+
+// close makes Serve fail.
+func (s *HTTPServer) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
 }
 
 // endHTTP2 begins the end of HTTP2, and does not wait for it.
@@ -235,6 +263,7 @@ func (s *HTTPServer) Close() error {
 	if s.Server == nil {
 		return nil
 	}
+	s.close()
 	s.waits.close() // the requests of HTTP/2 that wait must know that it was not their client
 	err := s.Server.Close()
 	if s.HTTP2 != nil {
@@ -361,13 +390,21 @@ func (s *HTTPServer) stateChanged(conn net.Conn, state http.ConnState) {
 		return
 	}
 	if v, ok := s.unwrapped.Load(conn); ok {
-		conn = v.(*httpConn).conn
+		hc := v.(*httpConn)
 		switch state {
 		case http.StateNew:
 			return // reported when the connection was accepted
+		case http.StateIdle:
+			hc.idled = true
+		case http.StateActive:
+			if hc.idled { // net/http reports StateActive and StateIdle when HTTP/2 begins
+				hc.begun()
+			}
 		case http.StateHijacked, http.StateClosed:
+			hc.begun()
 			s.unwrapped.Delete(conn)
 		}
+		conn = hc.conn
 	}
 	s.announce(conn, state)
 }
@@ -422,6 +459,7 @@ func (h methodRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.post, s.called = r.Method == http.MethodPost, true
 	s.served = served{w, r.Method, r.ProtoMajor, r.ProtoMinor, r.Header, r.Body}
+	s.hc.begun()
 	returned := false
 	defer func() { s.handled(returned) }()
 	if q := s.answers; q != nil {
@@ -463,8 +501,16 @@ func (s *HTTPServer) serve(in net.Listener, config *tls.Config) error {
 	if s.listeners == nil {
 		s.listeners = make(map[*listener]struct{})
 	}
-	s.listeners[l] = struct{}{}
+	closing := s.closing
+	if !closing {
+		s.listeners[l] = struct{}{}
+	}
 	s.mu.Unlock()
+	if closing {
+		lot.Close()
+		in.Close()
+		return http.ErrServerClosed
+	}
 	defer func() {
 		l.Close()
 		l.clear()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // An httpConn is an HTTP connection from accept to close. At any time it is owned by one goroutine: a goroutine of
@@ -22,10 +23,12 @@ type httpConn struct {
 	ctx     context.Context // the result of the program's ConnContext, or nil
 	onReady func(net.Conn)
 
-	until time.Time // when the idle timeout expires, or zero
+	until time.Time // when the idle timeout expires, or zero; if fresh, the end of serving.FirstRequestTime
 	head  [minHead - 1]byte
 	n     uint8 // the length of head
 	post  bool  // the latest request was a POST
+	fresh bool  // the first request has not begun; changed with in.mu
+	idled bool  // StateIdle was reported; used without a session
 }
 
 // minHead is the number of bytes after which net/http considers a request begun and starts its timeouts. With fewer
@@ -55,8 +58,26 @@ func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 	return hc
 }
 
+// begun is called when a request has begun, or when the connection has ended or was hijacked. Shutdown waits no longer for
+// the first request.
+func (hc *httpConn) begun() {
+	if hc.fresh {
+		hc.in.forget(hc)
+	}
+}
+
+// cut closes a connection that waits, without waiting for a TLS handshake.
+func (hc *httpConn) cut() {
+	conn := hc.conn
+	if t, ok := unwrap.AsTLS(conn); ok {
+		conn = t.NetConn()
+	}
+	conn.Close()
+}
+
 // finish closes the connection and reports StateClosed.
 func (hc *httpConn) finish() {
+	hc.begun()
 	hc.conn.Close()
 	hc.in.server.announce(hc.conn, http.StateClosed)
 }
@@ -69,7 +90,7 @@ func (hc *httpConn) run(f func() (handed bool)) {
 	handed := false
 	defer func() {
 		if !handed {
-			hc.in.removeStarting(hc)
+			hc.in.forget(hc)
 			hc.finish()
 		}
 	}()

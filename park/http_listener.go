@@ -30,13 +30,26 @@ type listener struct {
 	goroutines sync.WaitGroup
 	quiesced   chan struct{} // closed when accepting and goroutines are done
 
+	closeIn func() error  // closes the program's listener
+	drained chan struct{} // closed when accept has returned and held is empty
+
 	mu       sync.Mutex
 	queue    []arrival
-	starting map[*httpConn]struct{} // connections run by goroutines
+	held     map[*httpConn]holder // connections that are fresh or held by a goroutine
+	draining bool                 // Shutdown has closed the program's listener
+	over     bool                 // accept has returned
 	closed   bool
-	changed  sync.Cond     // queue or closed has changed
+	changed  sync.Cond     // queue, held or closed has changed
 	ended    chan struct{} // closed when closed
 }
+
+// A holder says who has a connection of listener.held.
+type holder uint8
+
+const (
+	byNetHTTP   holder = iota // net/http or HTTP2, whose Close closes it
+	byGoroutine               // a goroutine of start
+)
 
 // An arrival is a result of Accept: a connection or an error.
 type arrival struct {
@@ -47,8 +60,8 @@ type arrival struct {
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *tls.Config) *listener {
 	l := &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
-		starting: make(map[*httpConn]struct{}), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
-		ended: make(chan struct{}), quiesced: make(chan struct{})}
+		held: make(map[*httpConn]holder), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
+		ended: make(chan struct{}), drained: make(chan struct{}), quiesced: make(chan struct{}), closeIn: sync.OnceValue(in.Close)}
 	l.changed.L = &l.mu
 	return l
 }
@@ -111,13 +124,14 @@ func (l *listener) base() context.Context {
 	return l.ctx
 }
 
-// Accept returns the next connection or error in the queue. It fails with net.ErrClosed after Close.
+// Accept returns the next connection or error in the queue. After Close it returns what the queue holds, and then fails
+// with net.ErrClosed: net/http closes a connection whose request it has read without a reset.
 func (l *listener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	for len(l.queue) == 0 && !l.closed {
 		l.changed.Wait()
 	}
-	if l.closed {
+	if len(l.queue) == 0 {
 		l.mu.Unlock()
 		l.clear()
 		return nil, &net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
@@ -133,12 +147,16 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) push(a arrival) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.starting, a.hc)
 	if l.closed {
 		return false
 	}
+	if a.hc != nil && a.hc.fresh {
+		l.held[a.hc] = byNetHTTP
+	} else {
+		delete(l.held, a.hc)
+	}
 	l.queue = append(l.queue, a)
-	l.changed.Signal()
+	l.changed.Broadcast()
 	return true
 }
 
@@ -159,7 +177,36 @@ func (l *listener) accept() {
 	err := accept(l.Listener, l.ended, l.admit, func(err error, wait time.Duration) {
 		logf(l.server.Server, "http: Accept error: %v; retrying in %v", err, wait)
 	})
-	l.push(arrival{err: err})
+	if l.handOver() {
+		l.push(arrival{err: err})
+	}
+}
+
+// handOver waits until the connections that were accepted have been handed over, and reports whether net/http must then
+// receive the error of accept: during Shutdown it must not, because Serve serves the connections that are left.
+func (l *listener) handOver() bool {
+	clock := l.lot.clock
+	until := clock.Now().Add(serving.FirstRequestTime)
+	timer := clock.AfterFunc(serving.FirstRequestTime, l.changed.Broadcast)
+	defer timer.Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	l.checkDrained()
+	for !l.draining && !l.closed && l.starting() && clock.Now().Before(until) {
+		l.changed.Wait()
+	}
+	return !l.draining
+}
+
+// starting reports whether a goroutine holds a fresh connection. The caller holds l.mu.
+func (l *listener) starting() bool {
+	for hc, by := range l.held {
+		if by == byGoroutine && hc.fresh {
+			return true
+		}
+	}
+	return false
 }
 
 // admit passes a new connection to net/http, with TLS after the handshake.
@@ -174,6 +221,7 @@ func (l *listener) admit(conn net.Conn) {
 		}
 	}()
 	hc := newHTTPConn(l, conn)
+	hc.fresh, hc.until = true, l.lot.clock.Now().Add(serving.FirstRequestTime)
 	if f := l.server.connContext; f != nil {
 		if hc.ctx = f(l.ctx, conn); hc.ctx == nil {
 			panic("ConnContext returned nil") // as net/http does
@@ -203,20 +251,77 @@ func (l *listener) start(hc *httpConn, f func() (handed bool)) bool {
 	if l.closed {
 		return false
 	}
-	l.starting[hc] = struct{}{}
+	l.held[hc] = byGoroutine
 	l.goroutines.Go(func() { hc.run(f) })
 	return true
 }
 
-// removeStarting removes a connection from those that Close closes.
-func (l *listener) removeStarting(hc *httpConn) {
+// release removes a connection from those that goroutines hold, because HTTP2 will close it.
+func (l *listener) release(hc *httpConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.starting, hc)
+	l.held[hc] = byNetHTTP
 }
 
-// Close closes the listener and the connections in l.starting. net/http calls Close with a lock held, so Close must not
-// call the program's hooks. clear closes the other connections and calls the hooks.
+// forget removes a connection from l.held. It is not fresh any more.
+func (l *listener) forget(hc *httpConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hc.fresh = false
+	delete(l.held, hc)
+	l.changed.Broadcast()
+	l.checkDrained()
+}
+
+// checkDrained closes drained if accept has returned and l.held is empty. The caller holds l.mu.
+func (l *listener) checkDrained() {
+	if !l.over || len(l.held) > 0 {
+		return
+	}
+	select {
+	case <-l.drained:
+	default:
+		close(l.drained)
+	}
+}
+
+// stopAccepting closes the program's listener for Shutdown. What was accepted is served.
+func (l *listener) stopAccepting() {
+	l.mu.Lock()
+	l.draining = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	l.closeIn()
+}
+
+// closeSilent ends the wait for connections in l.held whose time for the first request is over, and for those that wait for
+// another request. It closes them, unless net/http or HTTP2 does. It returns when the next time is over, or zero if no
+// connection is left.
+func (l *listener) closeSilent() (next time.Time) {
+	var silent []*httpConn
+	now := l.lot.clock.Now()
+	l.mu.Lock()
+	for hc, by := range l.held {
+		switch {
+		case !hc.fresh || !now.Before(hc.until):
+			delete(l.held, hc)
+			if by == byGoroutine {
+				silent = append(silent, hc)
+			}
+		case next.IsZero() || hc.until.Before(next):
+			next = hc.until
+		}
+	}
+	l.checkDrained()
+	l.mu.Unlock()
+	for _, hc := range silent {
+		hc.try(hc.cut)
+	}
+	return next
+}
+
+// Close closes the listener and the connections that goroutines hold. net/http calls Close with a lock held, so Close must
+// not call the program's hooks. clear closes the other connections and calls the hooks.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -224,17 +329,15 @@ func (l *listener) Close() error {
 		return nil
 	}
 	l.closed = true
-	for hc := range l.starting {
-		conn := hc.conn
-		if t, ok := unwrap.AsTLS(conn); ok {
-			conn = t.NetConn() // without waiting for the handshake
+	for hc, by := range l.held {
+		if by == byGoroutine {
+			hc.cut()
 		}
-		conn.Close()
 	}
 	close(l.ended)
 	l.changed.Broadcast()
 	l.mu.Unlock()
-	return l.Listener.Close()
+	return l.closeIn()
 }
 
 // clear closes the queued and the parked connections of a closed listener. It waits until accept has returned, so that

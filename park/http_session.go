@@ -227,8 +227,10 @@ func (s *session) stateChanged(state http.ConnState) {
 			return
 		}
 	case http.StateIdle:
+		hc.begun() // without a call of the handler
 		s.phase = idle
 	case http.StateHijacked:
+		hc.begun()
 		s.stopLingering()
 		s.start, s.hijacked = nil, true
 		if s.suspended != nil {
@@ -238,6 +240,7 @@ func (s *session) stateChanged(state http.ConnState) {
 			hc.in.lot.Unpark(hc.conn) // the program may use another lot or port
 		}
 	case http.StateClosed:
+		hc.begun()
 		s.stopLingering()
 		s.releasePeek()
 		if s.parked.Load() {

@@ -20,6 +20,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 // A testServer is a running HTTPServer that records the states of its connections.
@@ -98,7 +99,7 @@ func TestHTTPParkingFails(t *testing.T) {
 			l := s.HTTPServer.served()[0]
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return len(l.starting) == 1
+			return len(l.held) == 1
 		}
 		waitFor(t, "the connection waits in Read", waits)
 		send(t, conn, hello[:2])
@@ -674,8 +675,9 @@ func TestHTTPBadHandshake(t *testing.T) {
 	}
 }
 
-// Shutdown closes a connection whose handshake is in progress, and does not wait for the handshake.
+// Shutdown closes a connection whose handshake takes longer than the time for first requests.
 func TestHTTPShutdownInHandshake(t *testing.T) {
+	clock := testclock.Install(t)
 	s := newTestServer(t, withTLS(t), serveTLS)
 	conn, err := net.Dial("tcp", s.address)
 	must(t, err)
@@ -685,7 +687,10 @@ func TestHTTPShutdownInHandshake(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.states) == 1
 	})
-	must(t, s.Shutdown(t.Context()))
+	result, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
+	waitFor(t, "Shutdown has begun", func() bool { return !s.Ready() })
+	wantEmpty(t, result)
+	end()
 	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 }
 

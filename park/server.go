@@ -82,9 +82,13 @@ type Server struct {
 	listeners map[*net.Listener]struct{} // pointers, because not every listener can be compared
 	conns     map[*serverConn]struct{}
 	addresses map[string]int
-	closing   bool
+	fresh     int            // connections whose first message Shutdown waits for
+	closing   bool           // Shutdown or Close was called
+	refusing  bool           // Shutdown waits for no first message any more, or Close was called
 	stopped   chan struct{}  // closed when closing is set
+	drained   chan struct{}  // closed when closing is set and there are no listeners and no fresh connections
 	blocking  sync.WaitGroup // goroutines of connections that cannot be parked
+	ending    atomic.Bool    // closing, for those without the lock
 
 	accepted, refused, refusedPerAddr, rejected, calls, handshakes atomic.Uint64
 	idle, slow, message, late                                      atomic.Uint64 // of Stats.TimedOut
@@ -175,6 +179,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.listeners, &l)
+		s.checkDrained()
 	}()
 	err := accept(l, s.stopped, func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
 		if !s.isClosing() {
@@ -203,7 +208,7 @@ func (s *Server) begin(l *net.Listener) error {
 		if err != nil {
 			return err
 		}
-		s.lot, s.stopped = lot, make(chan struct{})
+		s.lot, s.stopped, s.drained = lot, make(chan struct{}), make(chan struct{})
 		s.tls.set(s.CryptoTLS, nil)
 		s.listeners = make(map[*net.Listener]struct{})
 		s.conns = make(map[*serverConn]struct{})
@@ -231,16 +236,20 @@ func (s *Server) Lots() (lots []*Lot) {
 }
 
 // Shutdown closes the listeners and the connections that wait for a message, and waits until the handlers have returned;
-// their connections are closed then. If ctx is done first, Shutdown closes all connections, does not wait for handlers,
-// and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with socknotify.ErrInvalid.
+// their connections are closed then. A connection that was accepted within the last five seconds has what is left of them
+// for its TLS handshake and its first message, which is answered. If ctx is done first, Shutdown closes all connections, does
+// not wait for handlers, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
+// socknotify.ErrInvalid.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
 	}
-	lot := s.stop(false)
+	lot := s.stop()
 	if lot == nil {
 		return nil
 	}
+	lot.drain(ctx, s.drained, s.closeSilent)
+	s.end(false)
 	done := make(chan struct{})
 	go func() {
 		s.blocking.Wait()
@@ -261,39 +270,93 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close closes the listeners and all connections. It does not wait for handlers. It always returns nil.
 func (s *Server) Close() error {
-	s.stop(true)
+	if s.stop() != nil {
+		s.end(true)
+	}
 	return nil
 }
 
-// stop closes the listeners and the lot, and the connections that no handler runs for, or all of them.
-func (s *Server) stop(all bool) *Lot {
+// stop closes the listeners. It returns nil if the server was not started.
+func (s *Server) stop() *Lot {
 	s.mu.Lock()
 	lot := s.lot
 	if lot != nil && !s.closing {
 		close(s.stopped)
 	}
 	s.closing = true
+	s.ending.Store(true)
+	if lot != nil {
+		s.checkDrained()
+	}
 	var listeners []net.Listener
 	for l := range s.listeners {
 		listeners = append(listeners, *l)
 	}
+	s.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+	return lot
+}
+
+// checkDrained closes drained if there is nothing that Shutdown waits for. The caller holds s.mu.
+func (s *Server) checkDrained() {
+	if !s.closing || len(s.listeners) > 0 || s.fresh > 0 {
+		return
+	}
+	select {
+	case <-s.drained:
+	default:
+		close(s.drained)
+	}
+}
+
+// closeSilent closes the connections that wait, but those whose time for the first message is not over. It returns when the
+// next time is over, or zero if there is none.
+func (s *Server) closeSilent() (next time.Time) {
+	var waiting []*serverConn
+	var parked []net.Conn
+	now := s.lot.now()
+	s.mu.Lock()
+	for c := range s.conns {
+		if due := c.accepted + serving.FirstRequestTime; c.fresh && now < due {
+			if at := s.lot.start.Add(due); next.IsZero() || at.Before(next) {
+				next = at
+			}
+			continue
+		}
+		c.begun()
+		if c.waiting {
+			waiting = append(waiting, c)
+		} else {
+			parked = append(parked, c.conn)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range waiting {
+		c.close()
+	}
+	for _, conn := range parked {
+		s.lot.guard(conn, func() { s.lot.evict(conn) })
+	}
+	return next
+}
+
+// end closes the lot, and the connections that no handler runs for, or all of them.
+func (s *Server) end(all bool) {
 	var conns []*serverConn
+	s.mu.Lock()
+	s.refusing = true
 	for c := range s.conns {
 		if all || c.waiting {
 			conns = append(conns, c)
 		}
 	}
 	s.mu.Unlock()
-	for _, l := range listeners {
-		l.Close()
-	}
-	if lot != nil {
-		lot.Close()
-	}
+	s.lot.Close()
 	for _, c := range conns {
 		c.close()
 	}
-	return lot
 }
 
 // A serverConn is a connection of a Server.
@@ -306,6 +369,9 @@ type serverConn struct {
 	address string         // that is counted in Server.addresses, or empty
 	due     time.Duration  // when IdleTimeout ends, since the lot's start; 0 is never
 
+	accepted time.Duration // since the lot's start
+
+	fresh   bool // the first message has not begun; under Server.mu
 	opened  bool // Closed must be called
 	counted bool // address is valid
 	waiting bool // in Read, on a goroutine of its own; under Server.mu
@@ -329,10 +395,12 @@ func (c *serverConn) admit() {
 		return
 	}
 	s.mu.Lock()
-	refuse, full := s.closing, s.MaxConns > 0 && len(s.conns) >= s.MaxConns
+	refuse, full := s.refusing, s.MaxConns > 0 && len(s.conns) >= s.MaxConns
 	full = full && !refuse
 	if refuse = refuse || full; !refuse {
 		s.conns[c] = struct{}{}
+		c.fresh, c.accepted = true, lot.now()
+		s.fresh++
 	}
 	s.mu.Unlock()
 	if full {
@@ -412,13 +480,46 @@ func (c *serverConn) idle() {
 	}
 }
 
+// begun is called when the first message has begun, or the connection has ended. The caller holds Server.mu.
+func (c *serverConn) begun() {
+	if c.fresh {
+		c.fresh = false
+		c.server.fresh--
+		c.server.checkDrained()
+	}
+}
+
+// over reports whether the connection must end instead of waiting for a message. The caller holds Server.mu.
+func (c *serverConn) over() bool { return c.server.refusing || c.server.closing && !c.fresh }
+
+// isOver is over for a caller without the lock.
+func (c *serverConn) isOver() bool {
+	s := c.server
+	if !s.ending.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.over()
+}
+
 // park parks the connection with what is left of its idle timeout.
 func (c *serverConn) park(o Options) error {
+	if c.isOver() {
+		return ErrClosed
+	}
 	o.IdleTimeout = -1
 	if c.due != 0 {
 		o.IdleTimeout = max(c.due-c.server.lot.now(), 1)
 	}
-	return c.server.lot.ParkWith(c.conn, o, c.ready)
+	conn, lot := c.conn, c.server.lot
+	if err := lot.ParkWith(conn, o, c.ready); err != nil {
+		return err
+	}
+	if c.isOver() {
+		lot.evict(conn) // closeSilent may have seen the connection before it was parked
+	}
+	return nil
 }
 
 // failed handles an error of park: it serves the connection on a goroutine of its own, or ends it.
@@ -442,12 +543,12 @@ func (c *serverConn) failed(err error) {
 func (c *serverConn) spawn(f func()) {
 	s := c.server
 	s.mu.Lock()
-	closing := s.closing
-	if !closing {
+	over := c.over()
+	if !over {
 		s.blocking.Go(func() { c.run(f) })
 	}
 	s.mu.Unlock()
-	if closing {
+	if over {
 		c.end(ErrServerClosed)
 	}
 }
@@ -602,27 +703,27 @@ func (c *Conn) fillUntil(deadline time.Time) (ready bool, err error) {
 	return c.fill(unwrap.ReadPast)
 }
 
-// beginWait marks the connection as one that Shutdown closes. If the server is closing, beginWait ends the connection and
-// returns false.
+// beginWait marks the connection as one that Shutdown closes. If Shutdown does not wait for it, beginWait ends the connection
+// and returns false.
 func (c *serverConn) beginWait() bool {
 	s := c.server
 	s.mu.Lock()
-	closing := s.closing
-	c.waiting = !closing
+	over := c.over()
+	c.waiting = !over
 	s.mu.Unlock()
-	if closing {
+	if over {
 		c.end(ErrServerClosed)
 	}
-	return !closing
+	return !over
 }
 
-// endWait ends what beginWait has begun. It reports whether the server is closing.
-func (c *serverConn) endWait() (closing bool) {
+// endWait ends what beginWait has begun. It reports whether the connection must end.
+func (c *serverConn) endWait() (over bool) {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.waiting = false
-	return s.closing
+	return c.over()
 }
 
 // callHere is call on a goroutine of the connection's own.
@@ -649,6 +750,9 @@ func (c *serverConn) call() bool {
 	err := c.try(func() (err error) {
 		if !c.opened {
 			c.opened = true
+			s.mu.Lock()
+			c.begun()
+			s.mu.Unlock()
 			c.handler = s.Handler
 			if s.Open != nil {
 				if c.handler, err = s.Open(conn); err != nil {
@@ -712,6 +816,7 @@ func (c *serverConn) end(err error) {
 	c.close()
 	s.mu.Lock()
 	delete(s.conns, c)
+	c.begun()
 	if c.address != "" {
 		if s.addresses[c.address]--; s.addresses[c.address] == 0 {
 			delete(s.addresses, c.address)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/freeport"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 // A lineServer is a Server of a line protocol: each line is answered by itself. Some lines do
@@ -597,6 +598,7 @@ func TestServerErrors(t *testing.T) {
 // A wrapper's Close is called once for each connection, however it ends.
 func TestServerClosesOnce(t *testing.T) {
 	var opened, closed atomic.Int64
+	clock := testclock.Install(t)
 	s := newLineServer(t, func(s *Server) { s.IdleTimeout = time.Hour }, func(s *Server, l net.Listener) error {
 		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn {
 			opened.Add(1)
@@ -610,7 +612,8 @@ func TestServerClosesOnce(t *testing.T) {
 	s.ended(b)
 	s.ask(c, "x")
 	waitFor(t, "accepted", func() bool { return opened.Load() == 4 && s.Stats().Parked == 2 })
-	must(t, s.Shutdown(t.Context()))
+	_, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
+	end()
 	s.ended(c)
 	s.ended(d)
 	if n := closed.Load(); n != 4 {
@@ -632,6 +635,7 @@ func (c *closeCounter) Close() error {
 // the first byte: silent peers delay no other. Shutdown closes them.
 func TestServerHandshakeApart(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	clock := testclock.Install(t)
 	s := newLineServer(t, func(s *Server) {
 		s.MaxRunning = 1
 		s.HandshakeTimeout = -1
@@ -649,7 +653,8 @@ func TestServerHandshakeApart(t *testing.T) {
 		s.ask(conn, "text")
 		waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
 	}
-	must(t, s.Shutdown(t.Context()))
+	_, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
+	end()
 	for _, conn := range append(silent, conn) {
 		s.ended(conn)
 	}

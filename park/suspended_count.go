@@ -1,7 +1,6 @@
 package park
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -128,21 +127,19 @@ func (c *waits) isClosed() bool {
 	return c.closed
 }
 
-// endWaits ends the waits of all requests for Shutdown, unless EndSuspended is set, and waits until
-// their then has been called: net/http serves no further request after that.
-func (s *HTTPServer) endWaits(ctx context.Context, served []*listener) {
+// endWaits ends the waits of all requests for Shutdown, unless EndSuspended is set. It returns a channel that is closed
+// when their then has been called: net/http serves no further request after its own Shutdown.
+func (s *HTTPServer) endWaits(served []*listener) (ended <-chan struct{}) {
 	empty := s.waits.close()
 	if empty == nil || s.EndSuspended {
-		return
+		none := make(chan struct{})
+		close(none)
+		return none
 	}
-	s.Server.SetKeepAlivesEnabled(false)
 	for _, l := range served {
 		l.lot.endSuspended()
 	}
-	select {
-	case <-empty:
-	case <-ctx.Done():
-	}
+	return empty
 }
 
 // endSuspended ends the waits of all requests that are parked.

@@ -118,6 +118,13 @@ func (l *Lot) await(conn net.Conn, a awaited) {
 	}
 }
 
+// evict closes a connection, and makes its function run, if it is parked.
+func (l *Lot) evict(conn net.Conn) {
+	if pc := l.findConn(conn); pc != nil {
+		l.dispatch(pc, evicted)
+	}
+}
+
 // CloseConn closes a connection. If the connection is parked, its function runs immediately, and Read fails there
 // with net.ErrClosed. If a program calls the Close method of a parked connection instead, the lot needs up to ten
 // seconds to find that out.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/server/internal/conn"
 	"github.com/socknotify/socknotify/server/internal/engine"
@@ -218,10 +219,8 @@ func (s *server) checkDrained() {
 	}
 }
 
-// graceTime is the time that a connection has for its first request during Shutdown.
-const graceTime = 5 * time.Second
-
-func (s *server) grace() time.Duration { return cmp.Or(s.graceTime, graceTime) }
+// grace is the time that a connection has for its first request during Shutdown.
+func (s *server) grace() time.Duration { return cmp.Or(s.graceTime, serving.FirstRequestTime) }
 
 // endGrace ends the time for first requests of all connections.
 func (s *server) endGrace() {

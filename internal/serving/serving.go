@@ -39,6 +39,10 @@ type Rate struct {
 // DefaultTimeout is the default of ReadTimeout, WriteTimeout and HandshakeTimeout.
 const DefaultTimeout = 10 * time.Second
 
+// FirstRequestTime is the time that a connection has for its first request, since it was accepted, if its server is shut
+// down. It is that of net/http.
+const FirstRequestTime = 5 * time.Second
+
 // DefaultLinger is the default of Linger.
 const DefaultLinger = 500 * time.Millisecond
 

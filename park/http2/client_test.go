@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -13,6 +14,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 // Go's client gets a request answered, the connection is parked, and the next request uses the same connection.
@@ -244,6 +250,61 @@ func TestEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A connection that has begun before Shutdown has its first requests answered, and then ends. One that stays silent ends
+// after five seconds.
+func TestShutdownAnswersFirstRequest(t *testing.T) {
+	for _, linger := range []time.Duration{-1, timeout} { // parked, and not
+		for _, silent := range []bool{false, true} {
+			if silent {
+				long.Only(t, "two times five seconds")
+			}
+			s := &Server{Linger: linger, Server: handler(echo)}
+			addr := strings.TrimPrefix(serve(t, s, false), "http://")
+			netConn, err := net.Dial("tcp", addr)
+			must(t, err)
+			c, err := new(http2.Transport).NewClientConn(netConn) // RoundTrip does not try again
+			must(t, err)
+			defer c.Close()
+			until(t, "the server has received SETTINGS", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for c := range s.conns {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					return c.configed && (linger > 0 || c.parked)
+				}
+				return false
+			})
+			ended := make(chan error, 1)
+			go func() { ended <- s.Shutdown(t.Context()) }()
+			until(t, "Shutdown has begun", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.closing
+			})
+			ask := func(text string) (answer []byte, err error) {
+				r, err := http.NewRequest("POST", "http://"+addr, strings.NewReader(text))
+				must(t, err)
+				resp, err := c.RoundTrip(r)
+				if err == nil {
+					defer resp.Body.Close()
+					answer, err = io.ReadAll(resp.Body)
+				}
+				return answer, err
+			}
+			if !silent {
+				if answer, err := ask("first"); err != nil || string(answer) != "first" {
+					t.Errorf("%q, %v", answer, err)
+				}
+			}
+			must(t, await.Receive(t, "the end of Shutdown", ended))
+			if answer, err := ask("second"); err == nil {
+				t.Errorf("%q after Shutdown", answer)
+			}
+		}
+	}
 }
 
 // Hijack is refused, and full duplex works.

@@ -49,6 +49,7 @@ type conn struct {
 	look      bool   // the function must run as soon as it is parked
 	writing   bool   // a goroutine writes
 	goingAway bool   // a GOAWAY frame was sent or is queued
+	lastCall  bool   // a GOAWAY frame follows the first request
 	draining  bool   // nothing is sent after what is queued, and nothing received is handled
 	ended     bool   // nothing is sent any more
 	finished  bool   // the goroutine that reads has ended
@@ -400,6 +401,9 @@ func (c *conn) due(now time.Time) (due time.Time) {
 		add(c.partSince.time(), c.server.readHeaderTimeout())
 	}
 	add(from, idle)
+	if c.lastCall && c.last == 0 {
+		add(from, serving.FirstRequestTime)
+	}
 	if at := c.pingDue(); !at.IsZero() && (due.IsZero() || at.Before(due)) &&
 		!(c.goingAway && len(c.streams) > 0) {
 		due = at
@@ -496,11 +500,16 @@ func (c *conn) park(b *input, due time.Time) (parked bool, err error) {
 }
 
 // goAway begins the end of the connection, for Shutdown and for a response with "Connection: close". With ifIdle it does
-// nothing while there are streams.
+// nothing while there are streams. A new connection ends after its first request, or when the time for that is over.
 func (c *conn) goAway(ifIdle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.goingAway && !c.ended && !(ifIdle && len(c.streams) > 0) {
+	switch {
+	case c.goingAway, c.ended, ifIdle && len(c.streams) > 0:
+	case c.last == 0 && time.Since(c.idleSince.time()) < serving.FirstRequestTime:
+		c.lastCall = true
+		c.interrupt() // the connection is due earlier now
+	default:
 		c.queueGoAway(http2.ErrCodeNo)
 		c.startWriting() // and then settle ends it, if it has no streams
 	}

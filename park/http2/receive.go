@@ -56,6 +56,9 @@ func (c *conn) consume(b *input) error {
 	defer c.mu.Unlock()
 	c.headPart = c.block != nil ||
 		b.end >= frameHeader && http2.FrameType(b.buf[3]) == http2.FrameHeaders
+	if c.lastCall && c.last > 0 && !c.goingAway && !c.ended {
+		c.queueGoAway(http2.ErrCodeNo) // after all requests that have arrived with the first one
+	}
 	c.startWriting() // once for all that was received, so that many small frames do not cause a system call each
 	if b.end == 0 && c.block == nil {
 		c.partSince = 0

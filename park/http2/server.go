@@ -279,7 +279,8 @@ func (s *Server) Lots() (lots []*park.Lot) {
 }
 
 // Shutdown ends the connections with GOAWAY frames: streams that are open are served to their end,
-// and later ones are not begun. It returns when the connections have ended and their handlers have
+// and later ones are not begun. A connection that has begun within the last five seconds, and has
+// sent no request, has what is left of them for its first one, and GOAWAY follows that. Shutdown returns when the connections have ended and their handlers have
 // returned, or fails with the cause of ctx when that is done first. From then on ServeConn fails
 // with http.ErrServerClosed. A nil ctx fails with socknotify.ErrInvalid.
 func (s *Server) Shutdown(ctx context.Context) error {

@@ -1,6 +1,7 @@
 // Package handover passes the listening sockets of a process to its successor, so that a server is restarted without
 // refusing a connection. Both processes have the same sockets of the system, with one backlog. So a connection that arrives
-// during the restart is accepted by one of them.
+// during the restart is accepted by one of them, and Shutdown of the servers of this module answers the first request of
+// each connection that was accepted before.
 //
 //	set, err := handover.Inherit()
 //	l, err := set.Listen("http", "tcp", ":8080") // the predecessor's, if there is one
@@ -11,7 +12,8 @@
 //	err = s.Shutdown(ctx)                        // serves what it has accepted
 //
 // The first process can get its sockets from systemd (socket activation: LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES). If
-// NOTIFY_SOCKET is set, Ready and Start notify systemd, so a unit has Type=notify.
+// NOTIFY_SOCKET is set, Ready and Start notify systemd, so a unit has Type=notify. A socket unit gives its socket a name with
+// FileDescriptorName; without it the name is that of the unit.
 //
 // The package works on Unix. On Windows nothing is inherited, and Start fails.
 package handover
@@ -53,6 +55,7 @@ type listener struct {
 
 const (
 	firstFD = 3
+	unknown = "unknown" // systemd's name for a descriptor without one
 	// The variable of Start for the successor. It has a 1 for each listener whose path is to be removed, and a 0 for others.
 	variable = "SOCKNOTIFY_HANDOVER"
 )
@@ -91,8 +94,8 @@ func Inherit() (*Set, error) {
 		each = strings.Split(names, ":")
 	}
 	for i := range n {
-		l := listener{name: "unknown"} // as with systemd
-		if i < len(each) {
+		l := listener{name: unknown}
+		if i < len(each) && each[i] != "" {
 			l.name = each[i]
 		}
 		l.unlink = i < len(flags) && flags[i] == '1'
@@ -128,19 +131,32 @@ func (s *Set) take(name string) (taken []net.Listener) {
 	return taken
 }
 
-// Listen returns the inherited listener with a name, or calls net.Listen if there is none. The address of an inherited
-// listener is not compared with the one asked for. If an address may change from one process to the next, use it as the
-// name.
+// named is take. If there is no inherited listener with the name, and only one is left, and systemd has not given a name to
+// that one, named returns it, and it has the name from then on.
+func (s *Set) named(name string) []net.Listener {
+	if taken := s.take(name); len(taken) > 0 || len(s.inherited) != 1 {
+		return taken
+	}
+	// Without FileDescriptorName, systemd gives a socket the name of its unit.
+	if l := &s.inherited[0]; l.name == unknown || strings.HasSuffix(l.name, ".socket") {
+		l.name = name
+	}
+	return s.take(name)
+}
+
+// Listen returns the inherited listener with a name, or calls net.Listen if there is none. If a single listener is left that
+// was inherited from systemd without a FileDescriptorName, Listen returns that one. The address of an inherited listener is
+// not compared with the one asked for. If an address may change from one process to the next, use it as the name.
 func (s *Set) Listen(name, network, address string) (net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch taken := s.take(name); len(taken) {
+	switch taken := s.named(name); len(taken) {
 	case 1:
 		return taken[0], nil
 	case 0:
 		l, err := net.Listen(network, address)
 		if err != nil {
-			return nil, err
+			return nil, s.withInherited(name, err)
 		}
 		if err := s.add(name, l); err != nil {
 			l.Close()
@@ -152,18 +168,30 @@ func (s *Set) Listen(name, network, address string) (net.Listener, error) {
 	}
 }
 
+// withInherited adds the names of the listeners that were inherited and not asked for to an error.
+func (s *Set) withInherited(name string, err error) error {
+	if len(s.inherited) == 0 {
+		return err
+	}
+	var names []string
+	for _, l := range s.inherited {
+		names = append(names, fmt.Sprintf("%q (%s)", l.name, l.Addr()))
+	}
+	return fmt.Errorf("handover: no inherited listener is named %q, but %s: %w", name, strings.Join(names, ", "), err)
+}
+
 // Group returns all inherited listeners with a name, or n new ones that share the connections to an address by
 // SO_REUSEPORT, as sock.ListenTCPGroup makes them. A successor gets the whole group, because the connections in the backlog
 // of a socket that is closed would be lost. So if the group was inherited, its size is that of the predecessor's.
 func (s *Set) Group(name string, address netip.AddrPort, n int) ([]net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if taken := s.take(name); len(taken) > 0 {
+	if taken := s.named(name); len(taken) > 0 {
 		return taken, nil
 	}
 	sockets, err := sock.ListenTCPGroup(address, sock.ListenOptions{ReusePort: true}, n)
 	if err != nil {
-		return nil, err
+		return nil, s.withInherited(name, err)
 	}
 	var group []net.Listener
 	for i, socket := range sockets {

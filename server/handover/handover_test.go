@@ -72,6 +72,19 @@ func successor(role string) error {
 			}
 		}
 		return nil
+	case "listens": // on the address that it has inherited
+		l, err := set.Listen("http", "tcp", os.Getenv("ADDRESS"))
+		if err != nil {
+			fmt.Println(err)
+			return nil
+		}
+		defer l.Close()
+		fmt.Println("listening on", l.Addr())
+		more, err := set.Listen("other", "tcp", "127.0.0.1:0") // nothing is left for it
+		if err != nil {
+			return err
+		}
+		return more.Close()
 	}
 	// Otherwise it answers one connection to "a", and "b" stays unused.
 	l, err := set.Listen("a", "tcp", "127.0.0.1:0")
@@ -274,6 +287,38 @@ func TestInherited(t *testing.T) {
 		}
 		if string(out) != want {
 			t.Errorf("%s: inherited %q, want %q", script, out, want)
+		}
+	}
+}
+
+// A single socket to which systemd has given no name is taken for the one that is asked for. Otherwise the error names what
+// was inherited.
+func TestInheritedWithoutName(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	addr := l.Addr().String()
+	taken := "listening on " + addr
+	for script, want := range map[string]string{
+		`LISTEN_FDS=1 LISTEN_PID=$$ exec "$0"`:                                taken,
+		`LISTEN_FDS=1 LISTEN_FDNAMES=web.socket LISTEN_PID=$$ exec "$0"`:      taken,
+		`LISTEN_FDS=2 LISTEN_FDNAMES=web.socket:http LISTEN_PID=$$ exec "$0"`: taken,
+		`LISTEN_FDS=1 LISTEN_FDNAMES=admin LISTEN_PID=$$ exec "$0"`:           `no inherited listener is named "http", but "admin" (` + addr + ")",
+		`LISTEN_FDS=2 LISTEN_PID=$$ exec "$0"`:                                `"unknown" (` + addr + `), "unknown" (` + addr + ")",
+	} {
+		cmd := command(t, "listens", "sh", "-c", script)
+		cmd.Env = append(cmd.Env, "ADDRESS="+addr)
+		cmd.ExtraFiles = []*os.File{file, file}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, got %q, want %q", script, err, out, want)
 		}
 	}
 }

@@ -1,0 +1,163 @@
+package park
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
+)
+
+// shutDown calls shutdown on a goroutine. end lets the time for first requests pass, and waits for the result.
+func shutDown(t *testing.T, clock *testclock.Clock, shutdown func() error) (result chan error, end func()) {
+	t.Helper()
+	result = make(chan error, 1)
+	go func() { result <- shutdown() }()
+	return result, func() {
+		t.Helper()
+		waitFor(t, "Shutdown returns", func() bool {
+			clock.Advance(serving.FirstRequestTime)
+			select {
+			case err := <-result:
+				must(t, err)
+				return true
+			default:
+				return false
+			}
+		})
+	}
+}
+
+// A connection that was accepted before Shutdown has its first request answered, and then ends. Shutdown waits for that, and
+// for no connection that has been served.
+func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
+	for name, serve := range map[string]func(*HTTPServer, net.Listener) error{"plain": nil, "TLS": serveTLS} {
+		t.Run(name, func(t *testing.T) {
+			testclock.Install(t) // the time for first requests does not pass
+			s := newTestServer(t, withTLS(t), serve)
+			dial := func() net.Conn {
+				conn, err := net.Dial("tcp", s.address)
+				must(t, err)
+				t.Cleanup(func() { conn.Close() })
+				conn.SetDeadline(time.Now().Add(2 * timeout))
+				if serve != nil {
+					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+				}
+				return conn
+			}
+			used := dial()
+			in := bufio.NewReader(used)
+			s.ask(used, in)
+			fresh := dial()
+			waitFor(t, "accepted, and parked", func() bool { return s.connCount() == 2 && s.Stats().Parked == 1 })
+			result := make(chan error, 1)
+			go func() { result <- s.Shutdown(t.Context()) }()
+			if _, err := in.ReadByte(); err != io.EOF {
+				t.Fatal(err)
+			}
+			if s.Ready() {
+				t.Error("ready after Shutdown has begun")
+			}
+			if c, err := net.Dial("tcp", s.address); err == nil {
+				c.Close()
+				t.Error("the listener is open")
+			}
+			wantErr(t, s.HTTPServer.Serve(newListening(t)), http.ErrServerClosed)
+			wantEmpty(t, result)
+			send(t, fresh, hello)
+			r, err := http.ReadResponse(bufio.NewReader(fresh), nil)
+			must(t, err)
+			if body, err := io.ReadAll(r.Body); err != nil || string(body) != "hello\n" || !r.Close {
+				t.Errorf("%q, %v, Connection: close is %t", body, err, r.Close)
+			}
+			must(t, receive(t, result))
+			waitFor(t, "closed", func() bool { return s.closedCount(2) == 2 })
+		})
+	}
+}
+
+// If the program closes its listener, Serve returns when the handshakes that have begun are over, and the connections are
+// served as with net/http.
+func TestHTTPListenerClosed(t *testing.T) {
+	for _, end := range []string{"handshake", "silence"} {
+		t.Run(end, func(t *testing.T) {
+			clock := testclock.Install(t)
+			ln := newListening(t)
+			s := &HTTPServer{Server: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}}
+			withTLS(t)(s)
+			accepted := make(chan struct{}, 1)
+			s.Server.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					accepted <- struct{}{}
+				}
+			}
+			served := make(chan error, 1)
+			go func() { served <- serveTLS(s, ln) }()
+			raw, err := net.Dial("tcp", ln.Addr().String())
+			must(t, err)
+			defer raw.Close()
+			receive(t, accepted)
+			ln.Close()
+			if end == "handshake" {
+				conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+				conn.SetDeadline(time.Now().Add(2 * timeout))
+				send(t, conn, hello)
+				r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				must(t, err)
+				if r.StatusCode != http.StatusOK {
+					t.Error(r.Status)
+				}
+				wantErr(t, receive(t, served), net.ErrClosed)
+			} else {
+				waitFor(t, "Serve returns", func() bool {
+					clock.Advance(serving.FirstRequestTime)
+					select {
+					case err := <-served:
+						wantErr(t, err, net.ErrClosed)
+						return true
+					default:
+						return false
+					}
+				})
+			}
+			must(t, s.Close())
+			must(t, s.Shutdown(t.Context()))
+		})
+	}
+}
+
+// A connection that was accepted before Shutdown has its first message answered, and then ends.
+func TestServerShutdownAnswersFirstMessage(t *testing.T) {
+	secure := func(s *Server, l net.Listener) error { return s.ServeTLS(l, "", "") }
+	for name, serve := range map[string]func(*Server, net.Listener) error{"plain": nil, "TLS": secure, "unparkable": serveOpaque} {
+		t.Run(name, func(t *testing.T) {
+			backendtest.Each(t, func(t *testing.T, backend string) {
+				clock := testclock.Install(t)
+				s := newLineServer(t, func(s *Server) {
+					s.Backend = backend
+					s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+				}, serve)
+				s.secure = name == "TLS"
+				used, fresh, silent := s.dial(), s.dial(), s.dial()
+				s.ask(used, "x")
+				waitFor(t, "accepted", func() bool { n := s.Stats(); return n.Conns == 3 && n.Running == 0 })
+				result, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
+				s.ended(used)
+				wantErr(t, receive(t, s.closed), ErrServerClosed)
+				wantEmpty(t, result)
+				s.ask(fresh, "first")
+				s.ended(fresh)
+				wantErr(t, receive(t, s.closed), ErrServerClosed)
+				wantEmpty(t, result)
+				end()
+				s.ended(silent)
+			})
+		})
+	}
+}
