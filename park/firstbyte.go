@@ -53,6 +53,7 @@ func (c ListenerConfig) Listener(l net.Listener) *FirstByteListener {
 	if l == nil {
 		f.failed = fmt.Errorf("park: %w: nil listener", socknotify.ErrInvalid)
 	} else {
+		f.closeBelow = sync.OnceValue(l.Close)
 		f.lot, f.failed = New(Config{Backend: c.Backend, Unwrap: c.Unwrap, Name: c.Name, Logger: c.Logger})
 	}
 	return f
@@ -69,15 +70,17 @@ type FirstByteListener struct {
 	timeout time.Duration // 0 is none
 	max     int           // of n; 0 is none
 
-	once sync.Once
+	once       sync.Once
+	closeBelow func() error // closes l, once; nil without l
 
-	mu      sync.Mutex
-	changed sync.Cond // ready, closed or n has changed
-	ready   []accepted
-	failed  error // the listener's permanent error
-	closed  bool
-	silent  firstByte // the head of a ring of the connections that wait, oldest first
-	n       int       // connections in silent and in ready
+	mu       sync.Mutex
+	changed  sync.Cond // ready, closed or n has changed
+	ready    []accepted
+	failed   error // the listener's permanent error
+	draining bool  // the connections that were accepted are still returned after failed
+	closed   bool
+	silent   firstByte // the head of a ring of the connections that wait, oldest first
+	n        int       // connections in silent and in ready
 }
 
 // An accepted is a result of Accept.
@@ -116,7 +119,7 @@ func (f *FirstByteListener) Accept() (net.Conn, error) {
 			}
 			f.changed.Broadcast()
 			return a.conn, a.err
-		case f.failed != nil:
+		case f.failed != nil && !(f.draining && f.n > 0):
 			return nil, f.failed
 		}
 		f.changed.Wait()
@@ -143,6 +146,32 @@ func (f *FirstByteListener) Stats() Stats {
 	return f.lot.Stats()
 }
 
+// stopAccepting closes the listener below, for Shutdown of a server of this package. Accept goes on until it has returned the
+// connections that were accepted. Those that stay silent are closed after serving.FirstRequestTime. Close must follow.
+func (f *FirstByteListener) stopAccepting() {
+	f.mu.Lock()
+	accepting := f.failed == nil && !f.closed
+	f.draining = true
+	f.changed.Broadcast()
+	f.mu.Unlock()
+	if accepting {
+		f.lot.clock.AfterFunc(serving.FirstRequestTime, func() {
+			for f.closeOldest(func() bool { return true }) {
+			}
+		})
+		f.closeBelow()
+	}
+}
+
+// stopAccepting closes a listener for Shutdown. The server accepts until Accept fails.
+func stopAccepting(l net.Listener) {
+	if f, ok := l.(*FirstByteListener); ok {
+		f.stopAccepting()
+	} else {
+		l.Close()
+	}
+}
+
 // Close closes the listener and the connections that Accept has not returned.
 func (f *FirstByteListener) Close() error {
 	f.once.Do(func() {}) // no start after it
@@ -157,8 +186,8 @@ func (f *FirstByteListener) Close() error {
 	f.changed.Broadcast()
 	f.mu.Unlock()
 	var err error
-	if f.l != nil {
-		err = f.l.Close()
+	if f.closeBelow != nil {
+		err = f.closeBelow()
 	}
 	for _, a := range left {
 		if a.conn != nil {
@@ -203,16 +232,20 @@ func (f *FirstByteListener) full() bool { return f.max > 0 && f.n >= f.max }
 
 // makeRoom closes the connection that has been silent for the longest time if there is no room for another.
 func (f *FirstByteListener) makeRoom() {
+	f.closeOldest(f.full)
+}
+
+// closeOldest closes the connection that has been silent for the longest time, if cond returns true, which it calls with f.mu
+// held. It reports whether it has closed one.
+func (f *FirstByteListener) closeOldest(cond func() bool) bool {
 	f.mu.Lock()
 	w := f.silent.next
-	full := f.full() && w != &f.silent
-	if full {
-		f.unlink(w)
-	}
+	found := cond() && f.unlink(w)
 	f.mu.Unlock()
-	if full {
+	if found {
 		f.lot.guard(w.conn, func() { f.lot.CloseConn(w.conn) })
 	}
+	return found
 }
 
 // admit parks a connection until its first byte.
@@ -285,9 +318,9 @@ func (f *FirstByteListener) remove(w *firstByte) {
 	f.unlink(w)
 }
 
-// unlink removes w from the ring. It reports whether w was there. The caller holds f.mu.
+// unlink removes w from the ring. It reports whether w was there; the head of the ring is not. The caller holds f.mu.
 func (f *FirstByteListener) unlink(w *firstByte) bool {
-	if w.prev == nil {
+	if w.prev == nil || w == &f.silent {
 		return false
 	}
 	w.prev.next, w.next.prev = w.next, w.prev

@@ -291,7 +291,11 @@ func (l *listener) stopAccepting() {
 	l.draining = true
 	l.changed.Broadcast()
 	l.mu.Unlock()
-	l.closeIn()
+	if f, ok := l.Listener.(*FirstByteListener); ok {
+		f.stopAccepting() // and Close closes it
+	} else {
+		l.closeIn()
+	}
 }
 
 // closeSilent ends the wait for connections in l.held whose time for the first request is over, and for those that wait for

@@ -294,7 +294,7 @@ func (s *Server) stop() *Lot {
 	}
 	s.mu.Unlock()
 	for _, l := range listeners {
-		l.Close()
+		stopAccepting(l)
 	}
 	return lot
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,16 +38,26 @@ func shutDown(t *testing.T, clock *testclock.Clock, shutdown func() error) (resu
 // A connection that was accepted before Shutdown has its first request answered, and then ends. Shutdown waits for that, and
 // for no connection that has been served.
 func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
-	for name, serve := range map[string]func(*HTTPServer, net.Listener) error{"plain": nil, "TLS": serveTLS} {
+	for _, name := range []string{"plain", "TLS", "plain, Listener", "TLS, Listener"} {
 		t.Run(name, func(t *testing.T) {
 			testclock.Install(t) // the time for first requests does not pass
-			s := newTestServer(t, withTLS(t), serve)
+			secure, first := strings.HasPrefix(name, "TLS"), (*FirstByteListener)(nil)
+			s := newTestServer(t, withTLS(t), func(s *HTTPServer, ln net.Listener) error {
+				if strings.HasSuffix(name, "Listener") {
+					first = Listener(ln)
+					ln = first
+				}
+				if secure {
+					return serveTLS(s, ln)
+				}
+				return s.Serve(ln)
+			})
 			dial := func() net.Conn {
 				conn, err := net.Dial("tcp", s.address)
 				must(t, err)
 				t.Cleanup(func() { conn.Close() })
 				conn.SetDeadline(time.Now().Add(2 * timeout))
-				if serve != nil {
+				if secure {
 					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 				}
 				return conn
@@ -55,7 +66,13 @@ func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
 			in := bufio.NewReader(used)
 			s.ask(used, in)
 			fresh := dial()
-			waitFor(t, "accepted, and parked", func() bool { return s.connCount() == 2 && s.Stats().Parked == 1 })
+			waitFor(t, "accepted, and parked", func() bool {
+				accepted := s.connCount()
+				if first != nil {
+					accepted += first.Stats().Parked
+				}
+				return accepted == 2 && s.Stats().Parked == 1
+			})
 			result := make(chan error, 1)
 			go func() { result <- s.Shutdown(t.Context()) }()
 			if _, err := in.ReadByte(); err != io.EOF {
@@ -135,7 +152,13 @@ func TestHTTPListenerClosed(t *testing.T) {
 // A connection that was accepted before Shutdown has its first message answered, and then ends.
 func TestServerShutdownAnswersFirstMessage(t *testing.T) {
 	secure := func(s *Server, l net.Listener) error { return s.ServeTLS(l, "", "") }
-	for name, serve := range map[string]func(*Server, net.Listener) error{"plain": nil, "TLS": secure, "unparkable": serveOpaque} {
+	var first *FirstByteListener
+	listener := func(s *Server, l net.Listener) error {
+		first = Listener(l)
+		return s.Serve(first)
+	}
+	for name, serve := range map[string]func(*Server, net.Listener) error{"plain": nil, "TLS": secure, "unparkable": serveOpaque,
+		"Listener": listener} {
 		t.Run(name, func(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
 				clock := testclock.Install(t)
@@ -146,7 +169,13 @@ func TestServerShutdownAnswersFirstMessage(t *testing.T) {
 				s.secure = name == "TLS"
 				used, fresh, silent := s.dial(), s.dial(), s.dial()
 				s.ask(used, "x")
-				waitFor(t, "accepted", func() bool { n := s.Stats(); return n.Conns == 3 && n.Running == 0 })
+				waitFor(t, "accepted", func() bool {
+					n := s.Stats()
+					if name == "Listener" {
+						n.Conns += first.Stats().Parked
+					}
+					return n.Conns == 3 && n.Running == 0
+				})
 				result, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
 				s.ended(used)
 				wantErr(t, receive(t, s.closed), ErrServerClosed)
