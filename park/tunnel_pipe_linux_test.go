@@ -1,6 +1,7 @@
 package park
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/test/sockettest"
 )
 
 // blocked returns a tunnel whose first peer sends much, while the second one reads nothing. Before it
@@ -72,6 +74,85 @@ func TestTunnelPipe(t *testing.T) {
 		releasePipes(held)
 		if n := len(takenAndReleased()); n != most {
 			t.Errorf("%d pipes are left of %d", n, most)
+		}
+	}
+}
+
+// A busy tunnel drops urgent bytes, as a read does, and nothing behind them. They do not hold it up
+// either: its goroutine would wait for an hour here.
+func TestTunnelUrgent(t *testing.T) {
+	most := len(takenAndReleased())
+	if most == 0 {
+		t.Skip("the system has no pipes")
+	}
+	defer func(d time.Duration) { pipePause = d }(pipePause)
+	pipePause = time.Hour
+	for _, network := range []string{"tcp", "unix"} {
+		g, closed := newTunnels(t, &Tunnels{})
+		a, near := pair(t, "tcp")
+		b, far := pair(t, network)
+		must(t, g.Join(a, b))
+		piece := bytes.ReplaceAll(pattern(8<<20), []byte{'!'}, []byte{'?'})
+		const pieces = 8
+		go func() {
+			for range pieces {
+				if _, err := near.Write(piece); err != nil {
+					return
+				}
+				sendUrgent(t, near)
+				near.Write([]byte("-after"))
+			}
+		}()
+		got := make([]byte, len(piece))
+		in := bufio.NewReader(&withoutUrgent{far})
+		far.SetReadDeadline(time.Now().Add(timeout))
+		for i := range pieces {
+			after := make([]byte, len("-after"))
+			_, err := io.ReadFull(in, got)
+			must(t, err)
+			_, err = io.ReadFull(in, after)
+			must(t, err)
+			if !bytes.Equal(got, piece) || string(after) != "-after" {
+				t.Fatalf("%s: other bytes in piece %d, and %q behind it", network, i, after)
+			}
+			if n := len(takenAndReleased()); i == 0 && n != most-1 {
+				t.Errorf("%s: %d pipes are free of %d, so this tunnel has none", network, n, most)
+			}
+		}
+		sendUrgent(t, near)
+		send(t, near, "last")
+		endStream(t, near)
+		rest, err := io.ReadAll(in)
+		must(t, err)
+		if string(rest) != "last" {
+			t.Errorf("%s: got %q, want last", network, rest)
+		}
+		near.Close()
+		far.Close()
+		receive(t, closed)
+	}
+}
+
+func sendUrgent(t testing.TB, conn net.Conn) {
+	t.Helper()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		raw.Control(func(fd uintptr) { err = sockettest.SendUrgent(fd, '!') })
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// withoutUrgent leaves out the urgent bytes that are in the stream, as one is when another follows
+// before it is reached.
+type withoutUrgent struct{ net.Conn }
+
+func (c *withoutUrgent) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if left := bytes.ReplaceAll(b[:n], []byte{'!'}, nil); len(left) > 0 || err != nil {
+			return copy(b, left), err
 		}
 	}
 }

@@ -29,12 +29,11 @@ var calls = sync.Pool{New: func() any {
 	c.read = func(fd uintptr) bool { return c.try("read", read, fd) }
 	c.write = func(fd uintptr) bool { return c.try("write", write, fd) }
 	c.poll = func(fd uintptr) {
-		set := [1]unix.PollFd{{Fd: int32(fd)}}
+		var events int16
 		if c.room {
-			set[0].Events = unix.POLLOUT
+			events = unix.POLLOUT
 		}
-		unix.Poll(set[:], 0) // an error is like nothing: the next notification tells
-		c.n = int(set[0].Revents)
+		c.n = int(pollOnce(int(fd), events))
 	}
 	return c
 }}
@@ -103,6 +102,17 @@ func (s Socket) poll(room bool) (revents int, err error) {
 	c := calls.Get().(*call)
 	c.room = room
 	return c.end(s.conn.Control(c.poll))
+}
+
+// pollOnce returns what holds of the events, a hang-up and an error. An error of poll(2) is like
+// nothing: the next notification reports it.
+func pollOnce(fd int, events int16) int16 {
+	set := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
+	for {
+		if _, err := unix.Poll(set[:], 0); err != unix.EINTR {
+			return set[0].Revents
+		}
+	}
 }
 
 // end returns the result of a call. err is that of the RawConn.

@@ -17,7 +17,7 @@ type Pipe struct {
 	n       int // bytes in it
 	err     error
 	moved   int
-	wait    bool
+	wait    bool // drain waits
 	fill    func(fd uintptr) bool
 	drain   func(fd uintptr) bool
 	cleanup runtime.Cleanup
@@ -59,8 +59,8 @@ func TakePipe() *Pipe {
 	}
 	unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, maxFill)
 	p := &Pipe{pipeEnds: pipeEnds{ends[0], ends[1]}}
-	p.fill = func(fd uintptr) bool { return p.try(int(fd), p.in, maxFill) }
-	p.drain = func(fd uintptr) bool { return p.try(p.out, int(fd), p.n) }
+	p.fill = func(fd uintptr) bool { return p.fillFrom(int(fd)) }
+	p.drain = func(fd uintptr) bool { return p.drainTo(int(fd)) }
 	p.cleanup = runtime.AddCleanup(p, pipeEnds.close, p.pipeEnds) // the pool drops pipes
 	return p
 }
@@ -83,7 +83,6 @@ func (p *Pipe) Len() int { return p.n }
 // is something, or the read deadline. It returns 0 and no error if the kernel cannot do that with
 // the socket.
 func (p *Pipe) Fill(s Socket) (int, error) {
-	p.wait = true
 	n, err := p.end(s.conn.Read(p.fill))
 	p.n = n
 	return n, err
@@ -104,24 +103,78 @@ func (p *Pipe) Drain(s Socket, wait bool) (n int, err error) {
 	return n, err
 }
 
-// try makes one system call, and does not wait.
-func (p *Pipe) try(from, to, most int) bool {
-	for {
-		n, err := unix.Splice(from, nil, to, nil, most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+// maxFillTries bounds the attempts of fillFrom while the socket is readable and no call gets a byte.
+const maxFillTries = 10
+
+// fillFrom moves bytes from a socket into the pipe, and does not wait. It returns false to be called
+// again when the socket is ready.
+//
+// If splice(2) moves nothing, bytes may still be queued. The kernel does not splice past an urgent
+// byte: it returns 0, as at the end of the stream, or EAGAIN, and Go's poller, which reports edges,
+// reports what is queued behind that byte no more. A read skips the byte, so a read decides. The read
+// itself returns EAGAIN there while a signal is pending, and then both calls are repeated.
+func (p *Pipe) fillFrom(fd int) bool {
+	for range maxFillTries {
+		call := "splice"
+		n, err := splice(fd, p.in, maxFill)
 		switch {
-		case err == unix.EINTR:
+		case n > 0:
+		case err == unix.EAGAIN && pollOnce(fd, unix.POLLIN) == 0:
+			return false
+		case err == nil, err == unix.EAGAIN:
+			call = "read"
+			n, err = p.receive(fd)
+		}
+		switch err {
+		case unix.EAGAIN:
 			continue
-		case err == unix.EAGAIN:
-			return !p.wait
-		case err == unix.EINVAL:
-		case err != nil:
-			p.err = os.NewSyscallError("splice", err)
-		case n == 0:
-			p.err = io.EOF
+		case nil, unix.EINVAL:
+			p.moved = n
+		case io.EOF:
+			p.err = err
 		default:
-			p.moved = int(n)
+			p.err = os.NewSyscallError(call, err)
 		}
 		return true
+	}
+	return false
+}
+
+// receive reads once, and writes that to the pipe, which is empty and so has room.
+func (p *Pipe) receive(fd int) (int, error) {
+	var b [512]byte
+	n, err := read(fd, b[:])
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return unix.Write(p.in, b[:n])
+}
+
+// drainTo moves bytes from the pipe, which is not empty, to a socket, and does not wait. It returns
+// false to be called again when the socket is ready.
+func (p *Pipe) drainTo(fd int) bool {
+	n, err := splice(p.out, fd, p.n)
+	switch {
+	case err == unix.EAGAIN:
+		return !p.wait
+	case err != nil:
+		p.err = os.NewSyscallError("splice", err)
+	case n == 0:
+		p.err = io.ErrNoProgress
+	}
+	p.moved = n
+	return true
+}
+
+func splice(from, to, most int) (int, error) {
+	for {
+		n, err := unix.Splice(from, nil, to, nil, most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		if err != unix.EINTR {
+			return max(int(n), 0), err
+		}
 	}
 }
 
