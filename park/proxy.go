@@ -24,6 +24,9 @@ import (
 // middleware's Hijack method has wrapped is read and written through the wrapper, as [Lot.Park]
 // describes.
 //
+// Requests are passed on without offers to go on with HTTP on the same connection (see
+// [Tunnels.UpgradeToHTTP]).
+//
 // What differs from the proxy's own copying: bytes that a client sends before it has the answer are
 // passed on; when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel
 // does not end with the context of its request, because its handler has returned. Beyond MaxConns,
@@ -50,6 +53,13 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.UpgradeToHTTP {
+			if slices.ContainsFunc(r.Header[":protocol"], offersHTTP) {
+				refuse(w, http.StatusNotImplemented)
+				return
+			}
+			r = withoutHTTPUpgrade(r)
+		}
 		if r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
 			w = &upgradeWriter{w, g}
 		}

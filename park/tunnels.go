@@ -51,6 +51,13 @@ type Tunnels struct {
 	// MaxConns bounds the number of tunnels; Join fails with ErrMaxConns beyond it. 0 means no
 	// limit.
 	MaxConns int
+	// UpgradeToHTTP makes ReverseProxy pass on offers to go on with HTTP: h2c, h2, TLS and HTTP in the
+	// header Upgrade, and the header HTTP2-Settings. If a backend takes such an offer, further
+	// requests are in the tunnel: no handler, middleware or Rewrite sees them, so a client can send
+	// what these would refuse, and forge what they set. Without it the offers are dropped, other
+	// protocols in the same list stay, and a CONNECT request with such a protocol (RFC 8441) is
+	// answered with the status 501.
+	UpgradeToHTTP bool
 
 	// Lot, if not nil, is the lot that parks the connections. It must be open until the Tunnels
 	// have ended. Backend and Unwrap do not apply then, but those of the lot. If it is nil, the

@@ -150,6 +150,54 @@ func TestProxyUpgrade(t *testing.T) {
 	}
 }
 
+// A backend that speaks HTTP/2 after an upgrade is not asked to: it would take a client's requests
+// with forged headers. Another protocol in the same list is passed on.
+func TestProxyH2C(t *testing.T) {
+	seen := make(chan string, 1)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		offer := strings.ToLower(strings.Join(r.Header["Upgrade"], ","))
+		if offer == "" {
+			seen <- fmt.Sprint(r.Header["Http2-Settings"])
+			return
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		protocol := "echo"
+		if strings.Contains(offer, "h2c") {
+			protocol = r.Header.Get("Upgrade")
+		}
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
+		line, _ := rw.ReadString('\n')
+		seen <- offer + " " + line
+	}))
+	defer backend.Close()
+	address, stop := proxied(t, "--to", strings.TrimPrefix(backend.URL, "http://"))
+	for headers, want := range map[string]string{
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__": "[]",
+		"Connection: Upgrade\r\nUpgrade: H2C\r\nHTTP2-Settings: AAMAAABkAAQAAP__":                 "[]",
+		"Connection: Upgrade\r\nUpgrade: echo, h2c":                                               "echo PRI * HTTP/2.0\r\n",
+		"Connection: Upgrade\r\nUpgrade: h2c\r\nUpgrade: echo":                                    "echo PRI * HTTP/2.0\r\n",
+	} {
+		conn, in := dialProxy(t, address)
+		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: site\r\n"+headers+"\r\n\r\n")
+		r, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StatusCode == http.StatusSwitchingProtocols {
+			io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+		}
+		if got := await.Receive(t, "the backend's request", seen); got != want {
+			t.Errorf("%q: status %d, the backend got %q, want %q", headers, r.StatusCode, got, want)
+		}
+		conn.Close()
+	}
+	stop()
+}
+
 func dialProxy(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

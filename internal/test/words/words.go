@@ -44,7 +44,7 @@ var own = map[string]map[string]string{
 	},
 	"park.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
 		"Lot": "may be shared"},
-	"park.Tunnels": {"OnClose": "called", "Lot": "may be shared",
+	"park.Tunnels": {"OnClose": "called", "Lot": "may be shared", "UpgradeToHTTP": "HTTP",
 		"HalfCloseTimeout": "no server goes on after a half-close"},
 	"park.ConnectProxy": {"Tunnels": "has the tunnels", "Allow": "called", "Ports": "HTTP", "Inside": "HTTP",
 		"Dialer": "connects", "Other": "called"},

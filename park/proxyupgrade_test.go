@@ -1,0 +1,238 @@
+package park
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An upgrading backend takes the first protocol that it speaks of those that a request offers: h2c,
+// of which it reads the preface and the headers of one request, and websocket, which it echoes. It is
+// as generous as a server can be in what it takes for an offer. seen receives what it has got.
+func upgradingBackend(t *testing.T) (l net.Listener, seen chan string) {
+	t.Helper()
+	l, seen = newListening(t), make(chan string, 10)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serveUpgrading(conn, seen)
+			}()
+		}
+	}()
+	return l, seen
+}
+
+func serveUpgrading(conn net.Conn, seen chan string) {
+	conn.SetDeadline(time.Now().Add(timeout))
+	in := bufio.NewReader(conn)
+	r, err := http.ReadRequest(in)
+	if err != nil {
+		return
+	}
+	offer := strings.ToLower(strings.Join(r.Header["Upgrade"], ","))
+	answer := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+	switch {
+	case strings.Contains(offer, "h2c"):
+		io.WriteString(conn, answer+r.Header.Get("Upgrade")+"\r\n\r\n"+http2Frame(4, 0, 0, ""))
+		preface := make([]byte, len(http2Preface))
+		io.ReadFull(in, preface)
+		text := ""
+		for string(preface) == http2Preface {
+			var head [9]byte
+			if _, err := io.ReadFull(in, head[:]); err != nil {
+				return
+			}
+			payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+			io.ReadFull(in, payload)
+			if head[3] == 1 {
+				text = string(payload)
+				break
+			}
+		}
+		seen <- "h2c " + text
+	case strings.Contains(offer, "websocket"):
+		io.WriteString(conn, answer+"websocket\r\n\r\n")
+		seen <- fmt.Sprint(r.Header["Upgrade"])
+		io.Copy(conn, in)
+	default:
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+		seen <- fmt.Sprint(r.Header["Upgrade"], r.Header["Http2-Settings"], r.Header["Connection"], r.Header["X-Forwarded-For"])
+	}
+}
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+func http2Frame(kind, flags, stream byte, payload string) string {
+	n := len(payload)
+	return string([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, stream}) + payload
+}
+
+const forged = "203.0.113.9"
+
+// forgedRequest is HTTP/2 with a forged header.
+var forgedRequest = http2Preface + http2Frame(4, 0, 0, "") +
+	http2Frame(1, 5, 1, "\x82\x86\x84\x41\x04site\x00\x0fx-forwarded-for\x0b"+forged)
+
+// upgradeProxy serves the wrapper in front of an upgrading backend. ask sends a request with more
+// headers, and returns the answer and the connection.
+func upgradeProxy(t *testing.T, g *Tunnels) (ask func(headers ...string) (*http.Response, net.Conn), seen chan string) {
+	t.Helper()
+	backend, seen := upgradingBackend(t)
+	target := &url.URL{Scheme: "http", Host: backend.Addr().String()}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	newTunnels(t, g)
+	front := newListening(t)
+	srv := &HTTPServer{Server: &http.Server{Handler: g.ReverseProxy(&httputil.ReverseProxy{Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.SetXForwarded() }})}}
+	go srv.Serve(front)
+	t.Cleanup(func() { srv.Close() })
+	return func(headers ...string) (*http.Response, net.Conn) {
+		t.Helper()
+		conn, err := net.Dial("tcp", front.Addr().String())
+		must(t, err)
+		t.Cleanup(func() { conn.Close() })
+		conn.SetDeadline(time.Now().Add(timeout))
+		send(t, conn, "GET / HTTP/1.1\r\nHost: site\r\n"+strings.Join(headers, "\r\n")+"\r\n\r\n")
+		in := bufio.NewReader(conn)
+		r, err := http.ReadResponse(in, nil)
+		must(t, err)
+		return r, &bufferedPeer{conn, in}
+	}, seen
+}
+
+// No backend gets an offer to go on with HTTP. Otherwise requests would pass that no middleware sees.
+func TestReverseProxyDropsHTTPUpgrade(t *testing.T) {
+	ask, seen := upgradeProxy(t, &Tunnels{})
+	const settings = "HTTP2-Settings: AAMAAABkAAQAAP__"
+	for _, c := range []struct {
+		headers []string
+		left    string
+	}{
+		{[]string{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", settings}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: h2c", settings}, ""},
+		{[]string{"Connection: upgrade", "upgrade: H2C", "http2-settings: "}, ""},
+		{[]string{"Connection: Upgrade", settings}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: test, h2c"}, "test"},
+		{[]string{"Connection: Upgrade", "Upgrade: h2c,test"}, "test"},
+		{[]string{"Connection: Upgrade", "Upgrade: h2c", "Upgrade: test/2"}, "test/2"},
+		{[]string{"Connection: Upgrade", "Upgrade: test", "Upgrade: h2c"}, "test"},
+		{[]string{"Connection: Upgrade", "Upgrade: h2c, H2c", "Upgrade: ,h2c"}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: h2c/2"}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: test;h2c"}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: test h2c"}, ""},
+		{[]string{"Connection: Upgrade", `Upgrade: "h2c"`}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: TLS/1.2, HTTP/1.1"}, ""},
+		{[]string{"Connection: Upgrade", "Upgrade: HTTP/2.0"}, ""},
+		{[]string{"Upgrade: h2c", settings}, ""},
+	} {
+		r, conn := ask(append(c.headers, "X-Forwarded-For: "+forged)...)
+		if r.StatusCode == http.StatusSwitchingProtocols {
+			send(t, conn, forgedRequest)
+		}
+		want := "[] [] [] [127.0.0.1]"
+		if c.left != "" {
+			want = "[" + c.left + "] [] [Upgrade] [127.0.0.1]"
+		}
+		if got := receive(t, seen); r.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%q: status %d, the backend got %q, want %q", c.headers, r.StatusCode, got, want)
+		}
+		conn.Close()
+	}
+	for offer, want := range map[string]bool{"not-h2c-at-all": false, "tlsx": false, "websocket/13": false, "": false,
+		"h2c": true, " h2 ": true, "TLS/1.0": true, "x,Http": true} {
+		if got := offersHTTP(offer); got != want {
+			t.Errorf("%q: %t", offer, got)
+		}
+	}
+}
+
+// Other protocols that are offered with it stay.
+func TestReverseProxyKeepsWebSocket(t *testing.T) {
+	for _, headers := range [][]string{
+		{"Connection: Upgrade, HTTP2-Settings", "Upgrade: websocket, h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+		{"Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"},
+		{"Connection: Upgrade", "Upgrade: websocket"},
+	} {
+		g := &Tunnels{}
+		ask, seen := upgradeProxy(t, g)
+		r, conn := ask(headers...)
+		if got := receive(t, seen); r.StatusCode != http.StatusSwitchingProtocols || got != "[websocket]" {
+			t.Fatalf("%q: status %d, %s", headers, r.StatusCode, got)
+		}
+		send(t, conn, "hello")
+		expect(t, conn, "hello")
+		conn.Close()
+		if n := g.Stats().Accepted; n != 1 {
+			t.Errorf("%d tunnels", n)
+		}
+	}
+}
+
+// With UpgradeToHTTP the offers pass, and so does what follows them.
+func TestReverseProxyUpgradeToHTTP(t *testing.T) {
+	ask, seen := upgradeProxy(t, &Tunnels{UpgradeToHTTP: true})
+	r, conn := ask("Connection: Upgrade", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
+	if r.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("status %d", r.StatusCode)
+	}
+	send(t, conn, forgedRequest)
+	if got := receive(t, seen); !strings.HasPrefix(got, "h2c ") || !strings.Contains(got, forged) {
+		t.Errorf("the backend got %q", got)
+	}
+	conn.Close()
+}
+
+// The request that a caller of the wrapper has is not changed.
+func TestReverseProxyKeepsRequest(t *testing.T) {
+	g, _ := newTunnels(t, &Tunnels{})
+	r, err := http.NewRequest("GET", "http://site/", nil)
+	must(t, err)
+	r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}, "Http2-Settings": {""}}
+	var before, after bytes.Buffer
+	r.Header.Write(&before)
+	passed := make(chan http.Header, 1)
+	g.ReverseProxy(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { passed <- r.In.Header },
+		Transport:    failing{},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {}}).ServeHTTP(&statusWriter{header: http.Header{}}, r)
+	r.Header.Write(&after)
+	if before.String() != after.String() {
+		t.Errorf("%q, want %q", &after, &before)
+	}
+	if h := receive(t, passed); len(h["Upgrade"]) > 0 {
+		t.Errorf("Rewrite got %v", h)
+	}
+}
+
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// A CONNECT request of HTTP/2 with such a protocol is refused.
+func TestReverseProxyRefusesProtocol(t *testing.T) {
+	for protocol, want := range map[string]int{"h2c": 501, "H2C": 501, "TLS/1.2": 501, "websocket": 502} {
+		g, _ := newTunnels(t, &Tunnels{})
+		r, err := http.NewRequest("CONNECT", "http://site/", nil)
+		must(t, err)
+		r.ProtoMajor, r.Header = 2, http.Header{":protocol": {protocol}}
+		w := &statusWriter{header: http.Header{}}
+		g.ReverseProxy(&httputil.ReverseProxy{Transport: failing{}, Rewrite: func(*httputil.ProxyRequest) {},
+			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(502) }}).ServeHTTP(w, r)
+		if w.code != want {
+			t.Errorf("%s: status %d, want %d", protocol, w.code, want)
+		}
+	}
+}
