@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -42,8 +44,9 @@ func proxyCommand() *cobra.Command {
 		Short: "Pass HTTP or TCP on to other servers, with idle connections parked",
 		Long: "Pass HTTP on to other servers, which take turns, and WebSockets and other upgraded connections too; with\n" +
 			"--tcp pass on connections. Those that are idle are parked: they hold neither goroutine nor buffer.\n\n" +
-			"X-Forwarded-For, -Host and -Proto are replaced, unless the client is in a network of --trust. On SIGHUP it\n" +
-			"starts its program again, hands its socket over, and ends when its connections have, or after --drain.",
+			"X-Forwarded-For, -Host and -Proto are replaced, and all other X-Forwarded headers, X-Real-Ip and Forwarded\n" +
+			"removed. Those of a client in a network of --trust are kept, but Forwarded. On SIGHUP it starts its program\n" +
+			"again, hands its socket over, and ends when its connections have, or after --drain.",
 		Example: "  socknotify proxy --to 127.0.0.1:8080 --to 127.0.0.1:8081 --check-path /healthz\n" +
 			"  socknotify proxy --tcp --tls --to 127.0.0.1:5432 --send-proxy",
 		Args: cobra.NoArgs,
@@ -55,7 +58,7 @@ func proxyCommand() *cobra.Command {
 	flags.BoolVar(&f.tcp, "tcp", false, "pass on connections, of any protocol")
 	flags.StringSliceVar(&f.proxyFrom, "proxy-from", nil, "network whose connections begin with a header of the PROXY protocol; may be repeated")
 	flags.BoolVar(&f.sendProxy, "send-proxy", false, "with --tcp: begin connections to servers with a header of the PROXY protocol, version 2")
-	flags.StringSliceVar(&f.trust, "trust", nil, "network whose X-Forwarded headers are kept; may be repeated")
+	flags.StringSliceVar(&f.trust, "trust", nil, "network whose X-Forwarded headers and X-Real-Ip are kept; may be repeated")
 	flags.DurationVar(&f.check, "check", 5*time.Second, "how often servers are checked, by connecting to them; 0 is never")
 	flags.StringVar(&f.checkPath, "check-path", "", "check by a GET request of this path, which must be answered with 2xx")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long connections may go on after SIGHUP")
@@ -218,12 +221,14 @@ func (p *proxy) end(l net.Listener, limit time.Duration, served <-chan error) {
 func (p *proxy) build(config *tls.Config) {
 	p.transport.MaxIdleConnsPerHost, p.transport.IdleConnTimeout = 100, time.Minute
 	p.transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	p.transport.DisableCompression, p.transport.ExpectContinueTimeout = true, continueTimeout
 	handler := p.tunnels.ReverseProxy(&httputil.ReverseProxy{Transport: &p.transport, Rewrite: p.rewrite,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)})
 	p.site.Backend = p.backend
 	p.site.Server = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p.requests.Add(1)
+			w.Header()["Content-Type"] = nil // net/http adds none if the server has sent none
 			handler.ServeHTTP(w, r)
 		}),
 		TLSConfig: config, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: p.idle,
@@ -242,21 +247,40 @@ func (p *proxy) serveHTTP(l net.Listener) error {
 
 const dialTimeout = 5 * time.Second
 
-// rewrite chooses a server for a request.
+// continueTimeout is how long a request with "Expect: 100-continue" waits for the server's answer
+// before its body is sent. A variable, so that tests have as long as they need.
+var continueTimeout = time.Second
+
+// rewrite chooses a server for a request, and changes nothing else but the headers that name the
+// client.
 func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host = "http", p.targets.next().address
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // httputil drops what it cannot parse
 	r.Out.Host = r.In.Host
-	headers := []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+	maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool { return namesClient(name) })
 	trusted := p.trusted.contain(r.In.RemoteAddr)
 	if trusted {
-		r.Out.Header[headers[0]] = slices.Clone(r.In.Header[headers[0]])
+		r.Out.Header[forwardedFor] = slices.Clone(r.In.Header[forwardedFor])
 	}
 	r.SetXForwarded()
-	for _, name := range headers[1:] {
-		if v := r.In.Header[name]; trusted && len(v) > 0 {
+	for name, v := range r.In.Header {
+		if trusted && namesClient(name) && name != forwardedFor && name != "Forwarded" {
 			r.Out.Header[name] = slices.Clone(v)
 		}
 	}
+}
+
+const forwardedFor = "X-Forwarded-For"
+
+// namesClient reports whether a header, in its canonical form, is of the family by which proxies name
+// a client and what it has asked for: Forwarded, X-Real-Ip, and all that begin with X-Forwarded. Some
+// servers take an underscore for a hyphen.
+func namesClient(header string) bool {
+	if header == "" || header[0] != 'F' && header[0] != 'X' {
+		return false
+	}
+	name := strings.ReplaceAll(strings.ToLower(header), "_", "-")
+	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded")
 }
 
 // serveTCP passes connections on.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -118,6 +119,175 @@ func TestProxyHTTP(t *testing.T) {
 		transport.CloseIdleConnections()
 		if out := stop(); !strings.HasPrefix(out, "requests ") {
 			t.Errorf("%q", out)
+		}
+	}
+}
+
+// passing starts the proxy in front of a handler. It returns its address.
+func passing(t *testing.T, handler http.HandlerFunc, args ...string) (address string) {
+	t.Helper()
+	backend := httptest.NewServer(handler)
+	t.Cleanup(backend.Close)
+	address, stop := proxied(t, append(args, "--check", "0", "--to", strings.TrimPrefix(backend.URL, "http://"))...)
+	t.Cleanup(func() { stop() })
+	return address
+}
+
+// exchange sends a request, and returns the answer's first line and the rest of it.
+func exchange(t *testing.T, address, request string) (first, rest string) {
+	t.Helper()
+	conn, in := dialProxy(t, address)
+	defer conn.Close()
+	io.WriteString(conn, request)
+	first, err := in.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(first), string(all)
+}
+
+// A request's target arrives as it was sent.
+func TestProxyTarget(t *testing.T) {
+	address := passing(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "target:", r.RequestURI, "\n") })
+	for _, target := range []string{
+		"/via?foo=bar;moo", "/via?a=1&b=%", "/via?100%&x=%zz", "/via?a=b&a=c&=&&", "/via?%41+%20", "/via?", "/via",
+		"/a%2Fb/%7Ec//d/../e?q=/%2F", "/via?q=\"<>|",
+	} {
+		_, rest := exchange(t, address, "GET "+target+" HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n")
+		if !strings.HasSuffix(rest, "target:"+target+"\n") {
+			t.Errorf("%s: %q", target, rest)
+		}
+	}
+}
+
+// The proxy asks for no compression, and does not undo any, and tells clients no more than the server
+// has.
+func TestProxyEncoding(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	io.WriteString(z, "text")
+	z.Close()
+	address := passing(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Got", fmt.Sprint(r.Header["Accept-Encoding"], r.Header["User-Agent"]))
+		w.Header()["Content-Type"] = nil
+		if r.Header.Get("Accept-Encoding") == "" {
+			w.Header().Set("Etag", `"plain"`)
+			io.WriteString(w, "text")
+			return
+		}
+		w.Header().Set("Etag", `"packed"`)
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Cache-Control", "no-transform")
+		w.Write(packed.Bytes())
+	})
+	transport := &http.Transport{DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	for accept, want := range map[string]string{
+		"":     `[] [] "plain" [] text`,
+		"gzip": `[gzip] [] "packed" [] ` + packed.String(),
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header["User-Agent"] = nil
+		if accept != "" {
+			r.Header.Set("Accept-Encoding", accept)
+		}
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		h := answer.Header
+		if got := fmt.Sprint(h.Get("Got"), " ", h.Get("Etag"), " ", h["Content-Type"], " ", string(body)); got != want || err != nil {
+			t.Errorf("%q: %q, %v, want %q", accept, got, err, want)
+		}
+	}
+}
+
+// The server decides whether a client that expects 100 sends its body.
+func TestProxyExpectContinue(t *testing.T) {
+	defer func(d time.Duration) { continueTimeout = d }(continueTimeout)
+	continueTimeout = time.Minute
+	address := passing(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprint(w, r.Header.Get("Expect"), string(body), err)
+	})
+	const head = " HTTP/1.1\r\nHost: site\r\nConnection: close\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+	if first, _ := exchange(t, address, "POST /refused"+head); first != "HTTP/1.1 401 Unauthorized" {
+		t.Errorf("%q, want 401", first)
+	}
+	conn, in := dialProxy(t, address)
+	io.WriteString(conn, "POST /taken"+head)
+	if first, err := in.ReadString('\n'); first != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q, %v", first, err)
+	}
+	io.WriteString(conn, "body")
+	if rest, err := io.ReadAll(in); !strings.HasSuffix(string(rest), "100-continuebody<nil>") {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// Only networks of --trust can set a header that names the client.
+func TestProxyForwarded(t *testing.T) {
+	var forged strings.Builder
+	names := strings.Fields(`X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Forwarded-Port X-Forwarded-Prefix
+		X-Forwarded-Server X-Forwarded-Ssl X-Forwarded-Scheme X-Forwarded-User X-Real-IP Forwarded X-Forwarded
+		X_Forwarded_For x_real_ip x-forwarded-by`)
+	for _, name := range names {
+		fmt.Fprint(&forged, name, ": forged\r\n")
+	}
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		for name, v := range r.Header {
+			if name != "Xylophone" && name != "From" {
+				fmt.Fprintf(w, "<%s: %s>", name, strings.Join(v, ", "))
+			}
+		}
+	}
+	request := "GET / HTTP/1.1\r\nHost: site\r\nConnection: close\r\nFrom: x\r\nXylophone: y\r\n" + forged.String() + "\r\n"
+	_, rest := exchange(t, passing(t, handler), request)
+	for _, want := range []string{"<X-Forwarded-For: 127.0.0.1>", "<X-Forwarded-Host: site>", "<X-Forwarded-Proto: http>"} {
+		if !strings.Contains(rest, want) {
+			t.Errorf("%q has no %s", rest, want)
+		}
+	}
+	if strings.Contains(rest, "forged") {
+		t.Errorf("the server got %q", rest)
+	}
+	_, rest = exchange(t, passing(t, handler, "--trust", "127.0.0.0/8"), request)
+	for _, want := range []string{"<X-Forwarded-For: forged, 127.0.0.1>", "<X-Forwarded-Host: forged>", "<X-Forwarded-Port: forged>",
+		"<X-Forwarded-User: forged>", "<X-Real-Ip: forged>"} {
+		if !strings.Contains(rest, want) {
+			t.Errorf("%q has no %s", rest, want)
+		}
+	}
+	if strings.Contains(rest, "<Forwarded: ") {
+		t.Errorf("the server got %q", rest)
+	}
+}
+
+// A network contains addresses of any zone, and of IPv4 in the form of IPv6.
+func TestProxyNetworks(t *testing.T) {
+	all, err := parseNetworks("--trust", []string{"fe80::/10", "10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{
+		"[fe80::1%eth0]:1234": true, "[fe80::1]:1234": true, "10.1.2.3:1": true, "[::ffff:10.1.2.3]:1": true,
+		"[fec0::1%eth0]:1234": false, "11.1.2.3:1": false, "@": false, "": false,
+	} {
+		if got := all.contain(address); got != want {
+			t.Errorf("%s: %t", address, got)
 		}
 	}
 }

@@ -101,11 +101,12 @@ func parseNetworks(flag string, texts []string) (all networks, err error) {
 	return all, nil
 }
 
-// contain reports whether an address with a port is in one of the networks.
+// contain reports whether an address with a port is in one of the networks, in which zones do not
+// matter.
 func (n networks) contain(address string) bool {
 	a, err := netip.ParseAddrPort(address)
 	for _, one := range n {
-		if err == nil && one.Contains(a.Addr().Unmap()) {
+		if err == nil && one.Contains(a.Addr().Unmap().WithZone("")) {
 			return true
 		}
 	}
