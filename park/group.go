@@ -70,9 +70,16 @@ func (g *group[T]) begin(lot *Lot, c Config, err error) error {
 	if err != nil {
 		return err
 	}
-	g.log.Prefix, g.log.Name, g.log.Logger = "park: ", c.Name, func() *slog.Logger { return c.Logger }
+	g.logTo(c.Name, c.Logger)
 	g.lot, g.empty = lot, make(chan struct{})
 	return nil
+}
+
+// logTo makes the log usable. Only the first call has an effect. The caller holds g.mu.
+func (g *group[T]) logTo(name string, logger *slog.Logger) {
+	if g.log.Logger == nil {
+		g.log.Prefix, g.log.Name, g.log.Logger = "park: ", name, func() *slog.Logger { return logger }
+	}
 }
 
 // release ends what reserve has begun.

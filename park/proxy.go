@@ -2,6 +2,7 @@ package park
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -30,7 +31,8 @@ import (
 // What differs from the proxy's own copying: bytes that a client sends before it has the answer are
 // passed on; when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel
 // does not end with the context of its request, because its handler has returned. Beyond MaxConns,
-// and after Shutdown, an upgraded connection is closed.
+// and after Shutdown, a connection is not upgraded: the proxy closes that to the backend, and answers
+// with the status 503, or calls ErrorHandler with ErrMaxConns or ErrServerClosed.
 func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 	own := *p
 	own.ModifyResponse = func(r *http.Response) error {
@@ -47,7 +49,7 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 	if handle := p.ErrorHandler; handle != nil {
 		own.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) {
 			if u, ok := w.(*upgradeWriter); ok {
-				w = u.ResponseWriter
+				w, err = u.ResponseWriter, cmp.Or(u.refused, err)
 			}
 			handle(w, r, err)
 		}
@@ -61,7 +63,9 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 			r = withoutHTTPUpgrade(r)
 		}
 		if r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
-			w = &upgradeWriter{w, g}
+			u := &upgradeWriter{ResponseWriter: w, in: g}
+			defer u.release()
+			w = u
 		}
 		own.ServeHTTP(w, r)
 	})
@@ -93,21 +97,45 @@ func connBelow(body io.ReadWriteCloser) net.Conn {
 	return conn
 }
 
-// An upgradeWriter gives the proxy an upgradedConn.
+// An upgradeWriter gives the proxy an upgradedConn, for which a tunnel is reserved.
 type upgradeWriter struct {
 	http.ResponseWriter
-	in *Tunnels
+	in       *Tunnels
+	reserved atomic.Bool
+	refused  error // why none is
+}
+
+// take reports whether a tunnel is reserved. If one is, the caller must join or release it.
+func (w *upgradeWriter) take() bool { return w.reserved.Swap(false) }
+
+// release ends the reservation, if it was not used.
+func (w *upgradeWriter) release() {
+	if w.take() {
+		w.in.release()
+	}
+}
+
+// WriteHeader replaces the status with which the proxy answers if Hijack has failed.
+func (w *upgradeWriter) WriteHeader(code int) {
+	if code == http.StatusBadGateway && (w.refused == ErrMaxConns || w.refused == ErrServerClosed) {
+		code = http.StatusServiceUnavailable
+	}
+	w.ResponseWriter.WriteHeader(code)
 }
 
 // Unwrap is for http.ResponseController.
 func (w *upgradeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *upgradeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.refused = w.in.reserve(w.in.MaxConns, w.in.prepare); w.refused != nil {
+		return nil, nil, w.refused
+	}
+	w.reserved.Store(true)
 	conn, rw, early, err := hijack(w.ResponseWriter)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &upgradedConn{Conn: conn, in: w.in, early: early}, rw, nil
+	return &upgradedConn{Conn: conn, of: w, early: early}, rw, nil
 }
 
 // hijack is Hijack, and returns what was received after the request, too.
@@ -128,7 +156,7 @@ func hijack(w http.ResponseWriter) (conn net.Conn, rw *bufio.ReadWriter, early [
 // An upgradedConn is the client's connection.
 type upgradedConn struct {
 	net.Conn
-	in     *Tunnels
+	of     *upgradeWriter
 	early  []byte      // received after the request; used by the one who reads
 	joined atomic.Bool // the tunnel owns the connection
 }
@@ -137,7 +165,8 @@ type upgradedConn struct {
 func (c *upgradedConn) WriteTo(w io.Writer) (int64, error) {
 	b, ok := w.(*upgradedBody)
 	if !ok {
-		c.in.copied.Add(1)
+		c.of.release()
+		c.of.in.copied.Add(1)
 	} else if joined, err := b.meet(c); joined || err != nil {
 		return 0, err
 	}
@@ -233,9 +262,12 @@ func (b *upgradedBody) meet(c *upgradedConn) (joined bool, err error) {
 
 // join makes the tunnel.
 func (b *upgradedBody) join(c *upgradedConn) error {
+	if !c.of.take() {
+		return net.ErrClosed // the handler has returned
+	}
 	received := b.readAhead()
 	conn, early := detach(c.Conn, c.early)
-	_, err := b.in.JoinWith(conn, b.conn, TunnelOptions{FromA: early, FromB: received})
+	_, err := b.in.joinReserved(conn, b.conn, TunnelOptions{FromA: early, FromB: received})
 	return err
 }
 

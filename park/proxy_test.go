@@ -3,16 +3,20 @@ package park
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 )
@@ -88,6 +92,8 @@ func (p *proxyRun) serve(parked bool) {
 	}
 }
 
+const upgradeRequest = "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n"
+
 const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n"
 
 func (p *proxyRun) serveBackend(l net.Listener) {
@@ -124,7 +130,7 @@ func (p *proxyRun) dial(early string) (client, backend net.Conn) {
 	if p.secure {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
-	send(p.t, conn, "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n"+early)
+	send(p.t, conn, upgradeRequest+early)
 	in := bufio.NewReader(conn)
 	r, err := http.ReadResponse(in, nil)
 	must(p.t, err)
@@ -276,19 +282,88 @@ func TestReverseProxyHooks(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
-// Beyond MaxConns an upgraded connection is closed.
+// Beyond MaxConns, and after Shutdown, a connection is not upgraded. An ErrorHandler gets the reason.
 func TestReverseProxyMaxConns(t *testing.T) {
-	p := newProxyRun(t, false, true, false, func(p *proxyRun) { p.g.MaxConns = 1 })
-	p.dial("")
-	waitFor(t, "the first is a tunnel", func() bool { return p.g.Stats().Conns == 1 })
+	for _, own := range []bool{false, true} {
+		failed := make(chan error, 10)
+		p := newProxyRun(t, false, true, false, func(p *proxyRun) {
+			p.g.MaxConns = 1
+			p.proxy.ErrorLog = log.New(io.Discard, "", 0)
+			if own {
+				p.proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+					failed <- err
+					w.WriteHeader(http.StatusTeapot)
+				}
+			}
+		})
+		client, first := p.dial("")
+		waitFor(t, "the first is a tunnel", func() bool { return p.g.Stats().Conns == 1 })
+		refused := func(reason error) {
+			t.Helper()
+			conn, err := net.Dial("tcp", p.address)
+			must(t, err)
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(timeout))
+			send(t, conn, upgradeRequest)
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			must(t, err)
+			switch {
+			case !own && r.StatusCode != http.StatusServiceUnavailable:
+				t.Errorf("status %d, want 503", r.StatusCode)
+			case own && r.StatusCode != http.StatusTeapot:
+				t.Errorf("status %d, want that of ErrorHandler", r.StatusCode)
+			case own:
+				wantErr(t, receive(t, failed), reason)
+			}
+			backend := receive(t, p.accepted)
+			lastOf(backend)
+			backend.Close()
+		}
+		refused(ErrMaxConns)
+		if st := p.g.Stats(); st.Refused != 1 || st.Conns != 1 || st.Copied != 0 {
+			t.Errorf("%+v", st)
+		}
+		client.Close()
+		first.Close()
+		receive(t, p.closed)
+		waitFor(t, "there is a place", func() bool { return p.g.Stats().Conns == 0 })
+		client, second := p.dial("")
+		send(t, client, "x")
+		expect(t, second, "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantErr(t, p.g.Shutdown(ctx), context.Canceled)
+		refused(ErrServerClosed)
+		waitFor(t, "nothing is reserved", func() bool { return p.g.Stats().Conns == 0 })
+	}
+}
+
+// A connection that is left to the proxy's own copying keeps no place from a tunnel.
+func TestReverseProxyCopiedTakesNoPlace(t *testing.T) {
+	p := newProxyRun(t, false, true, false, func(p *proxyRun) {
+		p.g.MaxConns = 1
+		p.proxy.ModifyResponse = func(r *http.Response) error {
+			if body, ok := r.Body.(io.ReadWriteCloser); ok && r.Request.Header.Get("Copied") != "" {
+				r.Body = struct{ io.ReadWriteCloser }{body}
+			}
+			return nil
+		}
+	})
+	conn, err := net.Dial("tcp", p.address)
+	must(t, err)
+	defer conn.Close()
+	send(t, conn, strings.Replace(upgradeRequest, "\r\n\r\n", "\r\nCopied: yes\r\n\r\n", 1))
+	copied := receive(t, p.accepted)
+	defer copied.Close()
+	in := bufio.NewReader(conn)
+	_, err = http.ReadResponse(in, nil)
+	must(t, err)
+	send(t, conn, "x")
+	expect(t, copied, "x")
+	waitFor(t, "it is copied", func() bool { st := p.g.Stats(); return st.Copied > 0 && st.Conns == 0 })
 	client, backend := p.dial("")
-	if got := lastOf(client); got != `"", EOF` {
-		t.Error(got)
-	}
-	lastOf(backend)
-	if st := p.g.Stats(); st.Refused != 1 || st.Conns != 1 || st.Copied != 0 {
-		t.Errorf("%+v", st)
-	}
+	send(t, client, "y")
+	expect(t, backend, "y")
 }
 
 // An idle upgraded connection has no goroutine.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -21,6 +22,10 @@ import (
 // connection to a host and a port, and joins both in a tunnel: over HTTP/1.1 the client's
 // connection, and over HTTP/2, if package park/http2 serves it, the stream of the request. It is a
 // handler, and nothing is allowed unless its fields allow it.
+//
+// A client learns no more than the status: 400 for a malformed request, 403 for a port or an address
+// that is not allowed, 502 or 504 for a host that cannot be reached, and 503 beyond MaxConns of the
+// Tunnels and after their Shutdown. The reason goes to the Logger of the Tunnels.
 type ConnectProxy struct {
 	// Tunnels has the tunnels. It must not be nil.
 	Tunnels *Tunnels
@@ -42,34 +47,82 @@ type ConnectProxy struct {
 	Other http.Handler
 }
 
+// A refusal is why a CONNECT request gets another answer than a connection.
+type refusal struct {
+	code int   // 0 if the client has got an answer
+	err  error // for the log
+}
+
+// refused returns a refusal with a reason in words.
+func refused(code int, format string, args ...any) *refusal {
+	return &refusal{code, fmt.Errorf("park: connect: "+format, args...)}
+}
+
 // errForbidden is the error of an address that is not allowed.
 var errForbidden = errors.New("park: connect: the address is not allowed")
 
 func (p *ConnectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case r.Method != http.MethodConnect && p.Other != nil:
+	case r.Method == http.MethodConnect:
+		if no := p.connect(w, r); no != nil {
+			p.log(r, no)
+			if no.code != 0 {
+				refuse(w, no.code)
+			}
+		}
+	case p.Other != nil:
 		p.Other.ServeHTTP(w, r)
-	case r.Method != http.MethodConnect:
+	default:
 		w.Header().Set("Allow", http.MethodConnect)
 		refuse(w, http.StatusMethodNotAllowed)
-	case r.ProtoMajor != 1 && !canJoin(w, r):
-		refuse(w, http.StatusNotImplemented)
-	case r.ProtoMajor == 1 && r.ContentLength != 0, r.ProtoMajor != 1 && r.Header["Content-Length"] != nil:
-		refuse(w, http.StatusBadRequest) // there is no such body
-	default:
-		backend, code := p.dial(r)
-		if backend == nil {
-			refuse(w, code)
-			return
-		}
-		answer := p.answer
-		if r.ProtoMajor != 1 {
-			answer = p.answerStream
-		}
-		if err := answer(w, backend); err != nil {
-			backend.Close()
-		}
 	}
+}
+
+// connect serves a CONNECT request, or returns why it does not.
+func (p *ConnectProxy) connect(w http.ResponseWriter, r *http.Request) *refusal {
+	u := r.URL
+	switch {
+	case r.ProtoMajor != 1 && !canJoin(w, r):
+		return refused(http.StatusNotImplemented, "not by this server, or a request with a protocol")
+	case r.ProtoMajor == 1 && r.ContentLength != 0, r.ProtoMajor != 1 && r.Header["Content-Length"] != nil:
+		return refused(http.StatusBadRequest, "the request has a body")
+	case u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return refused(http.StatusBadRequest, "the target is more than a host and a port")
+	}
+	backend, no := p.dial(r)
+	if no != nil {
+		return no
+	}
+	answer := p.answer
+	if r.ProtoMajor != 1 {
+		answer = p.answerStream
+	}
+	if no = answer(w, backend); no != nil {
+		backend.Close()
+	}
+	return no
+}
+
+// log logs why a request was refused.
+func (p *ConnectProxy) log(r *http.Request, no *refusal) {
+	g := p.Tunnels
+	g.mu.Lock()
+	g.logTo(g.Name, g.Logger)
+	g.mu.Unlock()
+	level, message := slog.LevelWarn, "CONNECT refused"
+	switch {
+	case no.err == ErrMaxConns:
+		g.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns", "remote", r.RemoteAddr)
+		return
+	case no.code == http.StatusBadRequest, no.code == http.StatusNotImplemented:
+		level = serving.LevelBadPeer
+	case r.Context().Err() != nil: // the client has gone
+		level, message = serving.LevelBadPeer, "CONNECT failed"
+	case no.code != http.StatusForbidden:
+		message = "CONNECT failed"
+	}
+	target := r.URL.Host
+	g.log.Log(level, message, "err", no.err, "remote", r.RemoteAddr, "address", target[:min(len(target), 2*maxHost)])
 }
 
 // canJoin reports whether a request that is not of HTTP/1 is one for a connection, and can be
@@ -81,37 +134,50 @@ func canJoin(w http.ResponseWriter, r *http.Request) bool {
 
 func refuse(w http.ResponseWriter, code int) { http.Error(w, http.StatusText(code), code) }
 
-// answer makes the tunnel. It fails with the error of the client's connection, which it closes
-// then, or before it has taken that over.
-func (p *ConnectProxy) answer(w http.ResponseWriter, backend net.Conn) error {
+// answer makes the tunnel. It is reserved first, so that the client gets the status 200 only with one.
+func (p *ConnectProxy) answer(w http.ResponseWriter, backend net.Conn) *refusal {
+	g := p.Tunnels
+	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
+		return unjoined(err)
+	}
 	client, early, err := takeOver(w)
 	if err != nil {
-		refuse(w, http.StatusInternalServerError)
-		return err
+		g.release()
+		return unjoined(err)
 	}
-	if _, err = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-		_, err = p.Tunnels.JoinWith(client, backend, TunnelOptions{FromA: early})
+	if _, err = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		g.release()
+	} else {
+		_, err = g.joinReserved(client, backend, TunnelOptions{FromA: early})
 	}
 	if err != nil {
 		client.Close()
+		return &refusal{err: err}
 	}
-	return err
+	return nil
 }
 
-// answerStream is answer for a stream of HTTP/2. If it fails, it has refused the request.
-func (p *ConnectProxy) answerStream(w http.ResponseWriter, backend net.Conn) error {
-	_, err := p.Tunnels.JoinResponse(w, backend, TunnelOptions{})
-	switch {
-	case errors.Is(err, ErrMaxConns), errors.Is(err, ErrServerClosed):
-		refuse(w, http.StatusServiceUnavailable)
-	case err != nil:
-		refuse(w, http.StatusInternalServerError)
+// answerStream is answer for a stream of HTTP/2.
+func (p *ConnectProxy) answerStream(w http.ResponseWriter, backend net.Conn) *refusal {
+	if _, err := p.Tunnels.JoinResponse(w, backend, TunnelOptions{}); err != nil {
+		return unjoined(err)
 	}
-	return err
+	return nil
 }
 
-// dial connects to the host of a request. If it fails, it returns a status code.
-func (p *ConnectProxy) dial(r *http.Request) (net.Conn, int) {
+// unjoined returns the refusal of a request for which there is no tunnel.
+func unjoined(err error) *refusal {
+	if errors.Is(err, ErrMaxConns) || errors.Is(err, ErrServerClosed) {
+		return &refusal{http.StatusServiceUnavailable, err}
+	}
+	return &refusal{http.StatusInternalServerError, err}
+}
+
+// maxHost is more than the length of any name or address.
+const maxHost = 255
+
+// dial connects to the host of a request.
+func (p *ConnectProxy) dial(r *http.Request) (net.Conn, *refusal) {
 	host, text, err := net.SplitHostPort(r.URL.Host)
 	port, badPort := strconv.ParseUint(text, 10, 16)
 	ports := p.Ports
@@ -119,10 +185,12 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, int) {
 		ports = []int{443}
 	}
 	switch {
-	case err != nil || host == "" || badPort != nil || port == 0:
-		return nil, http.StatusBadRequest
-	case p.Allow == nil || !slices.Contains(ports, int(port)):
-		return nil, http.StatusForbidden
+	case err != nil || host == "" || len(host) > maxHost || badPort != nil || port == 0:
+		return nil, refused(http.StatusBadRequest, "the target is not a host and a port")
+	case p.Allow == nil:
+		return nil, refused(http.StatusForbidden, "Allow is nil")
+	case !slices.Contains(ports, int(port)):
+		return nil, refused(http.StatusForbidden, "port %d is not in Ports", port)
 	}
 	inside := slices.ContainsFunc(p.Inside, func(name string) bool {
 		return strings.EqualFold(strings.TrimSuffix(name, "."), strings.TrimSuffix(host, "."))
@@ -131,10 +199,13 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, int) {
 	d.Timeout = cmp.Or(d.Timeout, serving.DefaultTimeout)
 	d.ControlContext = func(ctx context.Context, network, address string, raw syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
-		if err != nil || !inside && isInside(addr.Addr()) || !p.Allow(r, addr) {
-			return errForbidden
-		}
 		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", errForbidden, err)
+		case !inside && isInside(addr.Addr()):
+			return fmt.Errorf("%w: it is inside of a network", errForbidden)
+		case !p.Allow(r, addr):
+			return fmt.Errorf("%w: Allow has refused it", errForbidden)
 		case p.Dialer.ControlContext != nil:
 			return p.Dialer.ControlContext(ctx, network, address, raw)
 		case p.Dialer.Control != nil:
@@ -145,13 +216,13 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, int) {
 	conn, err := d.DialContext(r.Context(), "tcp", net.JoinHostPort(host, fmt.Sprint(port)))
 	switch {
 	case err == nil:
-		return conn, 0
+		return conn, nil
 	case errors.Is(err, errForbidden):
-		return nil, http.StatusForbidden
+		return nil, &refusal{http.StatusForbidden, err}
 	case isTimeout(err):
-		return nil, http.StatusGatewayTimeout
+		return nil, &refusal{http.StatusGatewayTimeout, err}
 	}
-	return nil, http.StatusBadGateway
+	return nil, &refusal{http.StatusBadGateway, err}
 }
 
 // insideNets are networks that are not for the Internet, besides those that package netip knows.

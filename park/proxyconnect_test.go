@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +21,10 @@ import (
 // connection.
 func connector(t *testing.T, p *ConnectProxy) (ask func(target, more string) (int, net.Conn)) {
 	t.Helper()
-	p.Tunnels, _ = newTunnels(t, &Tunnels{})
+	if p.Tunnels == nil {
+		p.Tunnels = &Tunnels{}
+	}
+	newTunnels(t, p.Tunnels)
 	srv := &HTTPServer{Server: &http.Server{Handler: p}}
 	front := newListening(t)
 	go srv.Serve(front)
@@ -27,7 +33,7 @@ func connector(t *testing.T, p *ConnectProxy) (ask func(target, more string) (in
 		conn, err := net.Dial("tcp", front.Addr().String())
 		must(t, err)
 		t.Cleanup(func() { conn.Close() })
-		send(t, conn, "CONNECT "+target+" HTTP/1.1\r\nHost: "+target+"\r\n"+more)
+		send(t, conn, "CONNECT "+target+" HTTP/1.1\r\nHost: proxy\r\n"+more)
 		conn.SetReadDeadline(time.Now().Add(timeout))
 		in := bufio.NewReader(conn)
 		r, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
@@ -105,6 +111,12 @@ func TestConnectProxyRefuses(t *testing.T) {
 		"a large port": {ConnectProxy{Allow: allowAll}, "host:65536", "", 400},
 		"a named port": {ConnectProxy{Allow: allowAll}, "host:https", "", 400},
 		"no host":      {ConnectProxy{Allow: allowAll}, ":443", "", 400},
+		"a long host":  {ConnectProxy{Allow: allowAll}, strings.Repeat("h", 256) + ":443", "", 400},
+		"a user":       {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, "a:b@" + here, "", 400},
+		"no user":      {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, "@" + here, "", 400},
+		"a path":       {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, here + "/", "", 400},
+		"a query":      {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, here + "?", "", 400},
+		"a URL":        {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, "http://" + here, "", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, client := connector(t, &c.p)(c.target, c.more+"Connection: close\r\n\r\n")
@@ -134,10 +146,130 @@ func TestConnectProxyFails(t *testing.T) {
 	}
 }
 
+// Without a tunnel there is no 200: beyond MaxConns and after Shutdown the request is refused.
+func TestConnectProxyFull(t *testing.T) {
+	host := newListening(t)
+	p := &ConnectProxy{Ports: []int{portOf(host)}, Inside: []string{"127.0.0.1"}, Allow: allowAll,
+		Tunnels: &Tunnels{MaxConns: 1}}
+	ask := connector(t, p)
+	code, first := ask(host.Addr().String(), "\r\n")
+	if code != http.StatusOK {
+		t.Fatalf("status %d", code)
+	}
+	conn, err := host.Accept()
+	must(t, err)
+	defer conn.Close()
+	refused := func(what string) {
+		t.Helper()
+		code, client := ask(host.Addr().String(), "Connection: close\r\n\r\n")
+		if code != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d", what, code)
+		}
+		if text, err := io.ReadAll(client); err != nil || strings.Contains(string(text), "park") {
+			t.Errorf("%s: %q, %v", what, text, err)
+		}
+		backend, err := host.Accept() // it was dialed, and is closed
+		must(t, err)
+		defer backend.Close()
+		wantRest(t, backend, "")
+	}
+	refused("beyond MaxConns")
+	if st := p.Tunnels.Stats(); st.Conns != 1 || st.Refused != 1 {
+		t.Errorf("%+v", st)
+	}
+	send(t, first, "x")
+	expect(t, conn, "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Tunnels.Shutdown(ctx) }()
+	waitFor(t, "Shutdown has begun", func() bool {
+		p.Tunnels.mu.Lock()
+		defer p.Tunnels.mu.Unlock()
+		return p.Tunnels.closing
+	})
+	refused("after Shutdown")
+	send(t, conn, "y")
+	expect(t, first, "y")
+	cancel()
+	wantErr(t, receive(t, done), context.Canceled)
+}
+
+// The reason of each refusal is logged, and not sent to the client.
+func TestConnectProxyReasons(t *testing.T) {
+	host, gone := newListening(t), newListening(t)
+	gone.Close()
+	port := portOf(host)
+	here, ports, inside := host.Addr().String(), []int{port, portOf(gone)}, []string{"127.0.0.1"}
+	allowNone := func(*http.Request, netip.AddrPort) bool { return false }
+	for name, c := range map[string]struct {
+		p            ConnectProxy
+		target       string
+		level, words string
+	}{
+		"no Allow":     {ConnectProxy{Ports: ports, Inside: inside}, here, "WARN", "CONNECT refused|Allow is nil"},
+		"not by Allow": {ConnectProxy{Ports: ports, Inside: inside, Allow: allowNone}, here, "WARN", "CONNECT refused|" + here + ": park: connect: the address is not allowed: Allow has refused it"},
+		"another port": {ConnectProxy{Inside: inside, Allow: allowAll}, here, "WARN", fmt.Sprintf("CONNECT refused|port %d is not in Ports", port)},
+		"inside":       {ConnectProxy{Ports: ports, Allow: allowAll}, here, "WARN", "CONNECT refused|" + here + ": park: connect: the address is not allowed: it is inside of a network"},
+		"dial":         {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, gone.Addr().String(), "WARN", "CONNECT failed|connection refused"},
+		"a user":       {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, "a:secret@" + here, "DEBUG", "CONNECT refused|more than a host and a port"},
+		"no port":      {ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll}, "host", "DEBUG", "CONNECT refused|not a host and a port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log lockedBuffer
+			c.p.Tunnels = &Tunnels{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Name: "front"}
+			code, client := connector(t, &c.p)(c.target, "Connection: close\r\n\r\n")
+			text, err := io.ReadAll(client)
+			if want := http.StatusText(code) + "\n"; err != nil || string(text) != want {
+				t.Errorf("the client got %q, %v, want %q", text, err, want)
+			}
+			line := log.String()
+			words := append(strings.Split(c.words, "|"), "level="+c.level, "remote="+client.LocalAddr().String(), "address=", "name=front")
+			for _, want := range words {
+				if !strings.Contains(line, want) && runtime.GOOS == "linux" {
+					t.Errorf("%q has no %q", line, want)
+				}
+			}
+			if strings.Count(line, "\n") != 1 || strings.Contains(line, "secret") {
+				t.Errorf("%q", line)
+			}
+		})
+	}
+	full := &ConnectProxy{Ports: ports, Inside: inside, Allow: allowAll, Tunnels: &Tunnels{MaxConns: 1}}
+	var log lockedBuffer
+	full.Tunnels.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	ask := connector(t, full)
+	ask(here, "\r\n")
+	for range 30 {
+		ask(here, "\r\n")
+	}
+	text := log.String()
+	if n := strings.Count(text, "connection refused"); n < 10 || n >= 30 || !strings.Contains(text, "limit=MaxConns remote=127.0.0.1:") {
+		t.Errorf("%d lines: %q", n, text)
+	}
+}
+
+// A lockedBuffer is for a log and a test that reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
 // Other methods are served by Other, or refused.
 func TestConnectProxyOther(t *testing.T) {
 	for _, other := range []bool{false, true} {
-		p := &ConnectProxy{Allow: allowAll}
+		p := &ConnectProxy{Tunnels: &Tunnels{Logger: quietLogger}, Allow: allowAll}
 		want := http.StatusMethodNotAllowed
 		if other {
 			p.Other, want = http.NotFoundHandler(), http.StatusNotFound

@@ -63,7 +63,8 @@ type Tunnels struct {
 	// have ended. Backend and Unwrap do not apply then, but those of the lot. If it is nil, the
 	// Tunnels have one of their own.
 	Lot *Lot
-	// Name, Backend, Unwrap and Logger are as in Config. The Logger also receives panics.
+	// Name, Backend, Unwrap and Logger are as in Config. The Logger also receives panics, and the
+	// requests that a ConnectProxy has refused.
 	Name    string
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
@@ -135,13 +136,19 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 	if a == nil || b == nil || sameConn(a, b) {
 		return nil, fmt.Errorf("park: join: %w: want two connections", socknotify.ErrInvalid)
 	}
-	for _, conn := range []net.Conn{a, b} {
-		if err := conn.SetDeadline(time.Time{}); err != nil {
-			return nil, fmt.Errorf("park: join: %w", err)
-		}
-	}
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err
+	}
+	return g.joinReserved(a, b, o)
+}
+
+// joinReserved is JoinWith for a tunnel that was reserved. If it fails, it ends the reservation.
+func (g *Tunnels) joinReserved(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
+	for _, conn := range []net.Conn{a, b} {
+		if err := conn.SetDeadline(time.Time{}); err != nil {
+			g.release()
+			return nil, fmt.Errorf("park: join: %w", err)
+		}
 	}
 	t := g.newTunnel(o)
 	t.begin(a, b, o)
