@@ -192,13 +192,13 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// evictAll closes every parked connection, except for those of requests that wait.
+// evictAll evicts every parked connection, except for those of requests that wait.
 func (l *Lot) evictAll() {
 	l.conns.all(func(pc *parkedConn) {
 		pc.mu.Lock()
 		defer pc.mu.Unlock()
 		if _, ok := pc.conn.(suspendedConn); !ok {
-			l.dispatchLocked(pc, evicted)
+			l.evictLocked(pc)
 		}
 	})
 }

@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/testclock"
@@ -189,4 +192,32 @@ func TestServerShutdownAnswersFirstMessage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A parked connection whose bytes have arrived when it is evicted is not closed before they are read: it would be reset.
+func TestEvictReadable(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no way to ask a socket of package net")
+	}
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		for _, text := range []string{"hello", ""} {
+			l := newLot(t, Config{Backend: backend})
+			server, client := pair(t, "tcp")
+			f, outcomes := reader()
+			must(t, l.Park(server, f))
+			pc := l.findConn(server)
+			pc.mu.Lock() // no worker makes the call
+			if text != "" {
+				send(t, client, text)
+				raw, err := server.(syscall.Conn).SyscallConn()
+				must(t, err)
+				waitFor(t, "the bytes have arrived", nowait.Of(raw).Readable)
+			}
+			l.evictLocked(pc)
+			pc.mu.Unlock()
+			if o := receive(t, outcomes); o.text != text || (o.err == nil) != (text != "") {
+				t.Errorf("%+v, want %q", o, text)
+			}
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
@@ -118,11 +119,25 @@ func (l *Lot) await(conn net.Conn, a awaited) {
 	}
 }
 
-// evict closes a connection, and makes its function run, if it is parked.
+// evict closes a connection, and makes its function run, if it is parked. If there is something to read, it leaves that to
+// the function: a connection that is closed with unread bytes is reset, and its peer may lose what was sent before.
 func (l *Lot) evict(conn net.Conn) {
 	if pc := l.findConn(conn); pc != nil {
-		l.dispatch(pc, evicted)
+		pc.mu.Lock()
+		defer pc.mu.Unlock()
+		l.evictLocked(pc)
 	}
+}
+
+// evictLocked is evict for a caller that holds pc.mu.
+func (l *Lot) evictLocked(pc *parkedConn) {
+	why := evicted
+	if raw, err := pc.base.SyscallConn(); err == nil && pc.state == parked {
+		if s := nowait.Of(raw); s.OK() && s.Readable() {
+			why = readable
+		}
+	}
+	l.dispatchLocked(pc, why)
 }
 
 // CloseConn closes a connection. If the connection is parked, its function runs immediately, and Read fails there

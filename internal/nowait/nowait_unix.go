@@ -20,7 +20,7 @@ type call struct {
 	err         error
 	waits       bool
 	read, write func(fd uintptr) bool
-	room        bool // poll asks for room to write, too
+	events      int16 // that poll asks for
 	poll        func(fd uintptr)
 }
 
@@ -28,13 +28,7 @@ var calls = sync.Pool{New: func() any {
 	c := new(call)
 	c.read = func(fd uintptr) bool { return c.try("read", read, fd) }
 	c.write = func(fd uintptr) bool { return c.try("write", write, fd) }
-	c.poll = func(fd uintptr) {
-		var events int16
-		if c.room {
-			events = unix.POLLOUT
-		}
-		c.n = int(pollOnce(int(fd), events))
-	}
+	c.poll = func(fd uintptr) { c.n = int(pollOnce(int(fd), c.events)) }
 	return c
 }}
 
@@ -87,20 +81,26 @@ func (s Socket) send(b []byte, wait bool) (int, error) {
 
 // Writable reports whether the system takes more bytes.
 func (s Socket) Writable() bool {
-	revents, err := s.poll(true)
+	revents, err := s.poll(unix.POLLOUT)
+	return revents != 0 || err != nil
+}
+
+// Readable reports whether there is something to read, or the end.
+func (s Socket) Readable() bool {
+	revents, err := s.poll(unix.POLLIN)
 	return revents != 0 || err != nil
 }
 
 // HungUp reports whether both directions of the connection have ended, and the kernel has no error
 // for the next operation.
 func (s Socket) HungUp() bool {
-	revents, _ := s.poll(false)
+	revents, _ := s.poll(0)
 	return revents&(unix.POLLHUP|unix.POLLERR) == unix.POLLHUP
 }
 
-func (s Socket) poll(room bool) (revents int, err error) {
+func (s Socket) poll(events int16) (revents int, err error) {
 	c := calls.Get().(*call)
-	c.room = room
+	c.events = events
 	return c.end(s.conn.Control(c.poll))
 }
 
