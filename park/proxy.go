@@ -3,6 +3,7 @@ package park
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -29,7 +30,8 @@ import (
 // [Tunnels.UpgradeToHTTP]).
 //
 // What differs from the proxy's own copying: bytes that a client sends before it has the answer are
-// passed on; when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel
+// passed on; hop-by-hop headers of a response with status 101 are not, but Connection and Upgrade;
+// when a connection fails, the other one is reset (see [Tunnels.Join]); and a tunnel
 // does not end with the context of its request, because its handler has returned. Beyond MaxConns,
 // and after Shutdown, a connection is not upgraded: the proxy closes that to the backend, and answers
 // with the status 503, or calls ErrorHandler with ErrMaxConns or ErrServerClosed.
@@ -42,7 +44,11 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 			}
 		}
 		if r.StatusCode == http.StatusSwitchingProtocols {
+			dropHopByHop(r.Header)
 			g.intercept(r)
+			if u, ok := r.Request.Context().Value(upgradeKey{}).(*upgradeWriter); ok {
+				u.body = r.Body
+			}
 		}
 		return nil
 	}
@@ -64,8 +70,8 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 		}
 		if r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
 			u := &upgradeWriter{ResponseWriter: w, in: g}
-			defer u.release()
-			w = u
+			defer u.end()
+			w, r = u, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, u))
 		}
 		own.ServeHTTP(w, r)
 	})
@@ -102,7 +108,20 @@ type upgradeWriter struct {
 	http.ResponseWriter
 	in       *Tunnels
 	reserved atomic.Bool
-	refused  error // why none is
+	refused  error         // why none is
+	body     io.ReadCloser // of the response with status 101; nil without one
+}
+
+// upgradeKey is the key of the upgradeWriter in the context of a request.
+type upgradeKey struct{}
+
+// end is called when the proxy has returned. The proxy leaves the backend's connection open if it refuses the response. If
+// there is a tunnel, Close does nothing.
+func (w *upgradeWriter) end() {
+	w.release()
+	if w.body != nil {
+		w.body.Close()
+	}
 }
 
 // take reports whether a tunnel is reserved. If one is, the caller must join or release it.

@@ -59,3 +59,22 @@ func filterList(h http.Header, name string, drop func(element string) bool) {
 		delete(h, name)
 	}
 }
+
+// dropHopByHop removes the headers of a response with status 101 that are for the proxy alone (RFC 9110, 7.6.1), which
+// httputil passes on.
+func dropHopByHop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for option := range strings.SplitSeq(list, ",") {
+			if option = strings.TrimSpace(option); !strings.EqualFold(option, "Upgrade") {
+				h.Del(option)
+			}
+		}
+	}
+	for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding"} {
+		h.Del(name)
+	}
+	if h["Connection"] != nil {
+		h.Set("Connection", "Upgrade")
+	}
+}

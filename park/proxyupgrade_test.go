@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -234,5 +237,61 @@ func TestReverseProxyRefusesProtocol(t *testing.T) {
 		if w.code != want {
 			t.Errorf("%s: status %d, want %d", protocol, w.code, want)
 		}
+	}
+}
+
+// A response with status 101 that the proxy refuses leaves no connection to the backend open, and one that it takes brings no
+// header that is for the proxy alone.
+func TestReverseProxySwitchingHead(t *testing.T) {
+	for name, c := range map[string]struct {
+		head   string // of the backend, after the status line
+		status int
+	}{
+		"another protocol": {"Connection: Upgrade\r\nUpgrade: other\r\n\r\n", http.StatusBadGateway},
+		"no protocol":      {"Connection: Upgrade\r\n\r\n", http.StatusBadGateway},
+		"hop-by-hop headers": {"Connection: Upgrade, X-Mine\r\nUpgrade: test\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\nTe: x\r\n" +
+			"Proxy-Authenticate: x\r\nProxy-Connection: keep-alive\r\nX-End: 1\r\n\r\n", http.StatusSwitchingProtocols},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend := newListening(t)
+			ended := make(chan error, 1)
+			go func() {
+				conn, err := backend.Accept()
+				if err == nil {
+					defer conn.Close()
+					conn.SetDeadline(time.Now().Add(timeout))
+					in := bufio.NewReader(conn)
+					if _, err = http.ReadRequest(in); err == nil {
+						io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n"+c.head)
+						_, err = in.ReadByte()
+					}
+				}
+				ended <- err
+			}()
+			g, _ := newTunnels(t, &Tunnels{})
+			target := &url.URL{Scheme: "http", Host: backend.Addr().String()}
+			proxy := g.ReverseProxy(&httputil.ReverseProxy{Transport: new(http.Transport), ErrorLog: log.New(io.Discard, "", 0),
+				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
+			s := newTestServer(t, func(s *HTTPServer) { s.Server.Handler = proxy }, nil)
+			conn, err := net.Dial("tcp", s.address)
+			must(t, err)
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(timeout))
+			send(t, conn, upgradeRequest)
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			must(t, err)
+			if r.StatusCode != c.status {
+				t.Fatal(r.Status)
+			}
+			if c.status == http.StatusSwitchingProtocols {
+				delete(r.Header, "Date")
+				want := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"test"}, "X-End": {"1"}}
+				if !maps.EqualFunc(r.Header, want, slices.Equal) {
+					t.Errorf("%v, want %v", r.Header, want)
+				}
+				conn.Close()
+			}
+			wantErr(t, receive(t, ended), io.EOF)
+		})
 	}
 }
