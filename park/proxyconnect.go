@@ -140,14 +140,18 @@ func (p *ConnectProxy) answer(w http.ResponseWriter, backend net.Conn) *refusal 
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return unjoined(err)
 	}
+	reserved := true
+	defer func() {
+		if reserved { // also if a method of w panics
+			g.release()
+		}
+	}()
 	client, early, err := takeOver(w)
 	if err != nil {
-		g.release()
 		return unjoined(err)
 	}
-	if _, err = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		g.release()
-	} else {
+	if _, err = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
+		reserved = false
 		_, err = g.joinReserved(client, backend, TunnelOptions{FromA: early})
 	}
 	if err != nil {

@@ -194,6 +194,40 @@ func TestConnectProxyFull(t *testing.T) {
 	wantErr(t, receive(t, done), context.Canceled)
 }
 
+// A method that panics keeps no place from another tunnel.
+func TestConnectProxyPanics(t *testing.T) {
+	host := newListening(t)
+	g, _ := newTunnels(t, &Tunnels{MaxConns: 1})
+	p := &ConnectProxy{Ports: []int{portOf(host)}, Inside: []string{"127.0.0.1"}, Allow: allowAll, Tunnels: g}
+	panics := func(what string, f func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", what)
+			}
+			if n := g.Stats().Conns; n != 0 {
+				t.Errorf("%s: %d places are taken", what, n)
+			}
+		}()
+		f()
+	}
+	r, err := http.NewRequest(http.MethodConnect, "//"+host.Addr().String(), nil)
+	must(t, err)
+	panics("Hijack", func() { p.ServeHTTP(&panickingHijacker{statusWriter{header: http.Header{}}}, r) })
+	a, _ := pair(t, "tcp")
+	b, _ := pair(t, "tcp")
+	panics("SetDeadline", func() { g.Join(a, panickingDeadline{b}) })
+	must(t, g.Join(a, b))
+}
+
+type panickingHijacker struct{ statusWriter }
+
+func (*panickingHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("Hijack") }
+
+type panickingDeadline struct{ net.Conn }
+
+func (panickingDeadline) SetDeadline(time.Time) error { panic("SetDeadline") }
+
 // The reason of each refusal is logged, and not sent to the client.
 func TestConnectProxyReasons(t *testing.T) {
 	host, gone := newListening(t), newListening(t)

@@ -142,15 +142,22 @@ func (g *Tunnels) JoinWith(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
 	return g.joinReserved(a, b, o)
 }
 
-// joinReserved is JoinWith for a tunnel that was reserved. If it fails, it ends the reservation.
+// joinReserved is JoinWith for a tunnel that was reserved. If it fails, or a method of a connection
+// panics, it ends the reservation.
 func (g *Tunnels) joinReserved(a, b net.Conn, o TunnelOptions) (*Tunnel, error) {
+	begun := false
+	defer func() {
+		if !begun {
+			g.release()
+		}
+	}()
 	for _, conn := range []net.Conn{a, b} {
 		if err := conn.SetDeadline(time.Time{}); err != nil {
-			g.release()
 			return nil, fmt.Errorf("park: join: %w", err)
 		}
 	}
 	t := g.newTunnel(o)
+	begun = true
 	t.begin(a, b, o)
 	return t, nil
 }
