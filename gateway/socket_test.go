@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,35 @@ func TestPublishOverSocket(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	expect(t, r, message{Topic: "a", Data: "end"})
+}
+
+// Messages begin after the whole request for a WebSocket: its body publishes nothing.
+func TestSocketBody(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	r, err := openWS(s.url, "topic=a")
+	must(t, err)
+	defer r.close()
+	frame := ws.MaskFrame(ws.NewTextFrame([]byte(`{"ref":1,"publish":{"topic":"a","data":"from a body"}}`)))
+	b := string(must1(ws.CompileFrame(frame)))
+	for _, c := range []struct{ header, body, status string }{
+		{fmt.Sprintf("Content-Length: %d\r\n", len(b)), b, "HTTP/1.1 400 Bad Request"},
+		{"Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(b), b), "HTTP/1.1 400 Bad Request"},
+		{fmt.Sprintf("Expect: 100-continue\r\nContent-Length: %d\r\n", len(b)), b, "HTTP/1.1 400 Bad Request"},
+		{"Content-Length: 0\r\n", "", "HTTP/1.1 101 Switching Protocols"},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(readTimeout))
+		fmt.Fprint(conn, "GET /socket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"+c.header+"\r\n"+c.body)
+		status, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || strings.TrimSpace(status) != c.status {
+			t.Errorf("%q: %q, %v", c.header, status, err)
+		}
+	}
+	s.publish("a", "the first")
+	expect(t, r, message{Topic: "a", Data: "the first"})
 }
 
 // What is no request closes the WebSocket, and a message that is too large does.

@@ -30,6 +30,9 @@ var (
 	// ErrTooLong is the cause of a Stream whose peer has sent more than it may, and returned by
 	// Suspend for a body that is too long.
 	ErrTooLong = errors.New("park: the peer has sent too much")
+	// ErrBodyUnread is returned for a request whose connection cannot be taken over because a part
+	// of its body was not read: what follows on the connection would begin with that.
+	ErrBodyUnread = errors.New("park: the body of the request was not read to its end")
 	// ErrMaxConns is returned for a connection beyond MaxConns.
 	ErrMaxConns = errors.New("park: too many connections")
 	// ErrMaxSuspended is returned by Suspend beyond MaxSuspended or MaxSuspendedBytes.

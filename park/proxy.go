@@ -20,7 +20,8 @@ import (
 //
 // It works with Director, Rewrite, ModifyResponse, Transport and ErrorHandler as they are. p is
 // copied; later changes of it have no effect. A tunnel begins when the proxy would begin to copy,
-// after ModifyResponse and the response's head. An upgraded connection is left to the proxy's own
+// after ModifyResponse and the response's head, and only if the whole body of the request was sent
+// to the backend: otherwise it is an error for ErrorHandler. An upgraded connection is left to the proxy's own
 // copying, and counted in Stats.Copied, if the body of the response is not net/http's own: a
 // Transport or ModifyResponse has wrapped it, and must see the bytes. A connection that a
 // middleware's Hijack method has wrapped is read and written through the wrapper, as [Lot.Park]
@@ -47,7 +48,7 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 			dropHopByHop(r.Header)
 			g.intercept(r)
 			if u, ok := r.Request.Context().Value(upgradeKey{}).(*upgradeWriter); ok {
-				u.body = r.Body
+				u.response = r.Body
 			}
 		}
 		return nil
@@ -71,7 +72,12 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 		if r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
 			u := &upgradeWriter{ResponseWriter: w, in: g}
 			defer u.end()
-			w, r = u, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, u))
+			r = r.WithContext(context.WithValue(r.Context(), upgradeKey{}, u)) // a copy
+			if r.ContentLength != 0 {
+				u.request = &trackedBody{ReadCloser: r.Body}
+				r.Body = u.request
+			}
+			w = u
 		}
 		own.ServeHTTP(w, r)
 	})
@@ -109,7 +115,8 @@ type upgradeWriter struct {
 	in       *Tunnels
 	reserved atomic.Bool
 	refused  error         // why none is
-	body     io.ReadCloser // of the response with status 101; nil without one
+	request  *trackedBody  // the body of the request, or nil if it has none
+	response io.ReadCloser // the body of the response with status 101; nil without one
 }
 
 // upgradeKey is the key of the upgradeWriter in the context of a request.
@@ -119,9 +126,24 @@ type upgradeKey struct{}
 // there is a tunnel, Close does nothing.
 func (w *upgradeWriter) end() {
 	w.release()
-	if w.body != nil {
-		w.body.Close()
+	if w.response != nil {
+		w.response.Close()
 	}
+}
+
+// A trackedBody is a body of a request that knows when it was read whole. The backend may answer
+// before that; what the client sends then is not of the new protocol (RFC 9110, 7.8).
+type trackedBody struct {
+	io.ReadCloser
+	whole atomic.Bool
+}
+
+func (b *trackedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.whole.Store(true)
+	}
+	return n, err
 }
 
 // take reports whether a tunnel is reserved. If one is, the caller must join or release it.
@@ -146,6 +168,9 @@ func (w *upgradeWriter) WriteHeader(code int) {
 func (w *upgradeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *upgradeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.request != nil && !w.request.whole.Load() {
+		return nil, nil, ErrBodyUnread
+	}
 	if w.refused = w.in.reserve(w.in.MaxConns, w.in.prepare); w.refused != nil {
 		return nil, nil, w.refused
 	}
@@ -215,8 +240,12 @@ func (c *upgradedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// takeOver is hijack for a connection that needs no session of an HTTPServer any more.
+// takeOver is hijack for a connection that needs no session of an HTTPServer any more. It fails with
+// ErrBodyUnread, and has done nothing then, if what was received may begin with a body.
 func takeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+	if hasBodyLeft(innermost(w)) {
+		return nil, nil, ErrBodyUnread
+	}
 	conn, _, early, err = hijack(w)
 	if err == nil {
 		conn, early = detach(conn, early)

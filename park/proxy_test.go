@@ -34,6 +34,7 @@ type proxyRun struct {
 	returned chan struct{} // the handler has returned
 	wrap     func(http.Handler) http.Handler
 	server   *http.Server
+	read     atomic.Int64 // bytes of a request's body that the backend reads before it answers
 }
 
 // newProxyRun makes a proxy. configure may change p before it serves.
@@ -103,7 +104,11 @@ func (p *proxyRun) serveBackend(l net.Listener) {
 			return
 		}
 		in := bufio.NewReader(conn)
-		if _, err := http.ReadRequest(in); err != nil {
+		r, err := http.ReadRequest(in)
+		if err == nil {
+			_, err = io.CopyN(io.Discard, r.Body, p.read.Load())
+		}
+		if err != nil {
 			conn.Close()
 			continue
 		}

@@ -143,7 +143,8 @@ func (g *Streams) Open(s *Stream, conn net.Conn) error {
 // OpenHTTP is Open with the connection of a request of HTTP/1, which it takes over from net/http or
 // from an HTTPServer. The caller writes the answer, and passes to [Stream.Start] what was received
 // after the request. If OpenHTTP fails, the caller answers by w. It fails with the errors of Open,
-// and with those of http.ResponseController.Hijack.
+// with those of http.ResponseController.Hijack, and with ErrBodyUnread if the request has a body
+// that was not read to its end.
 func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, err error) {
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err

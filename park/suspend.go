@@ -254,6 +254,16 @@ func (x *served) consumed() bool {
 	return !is(v, "sawEOF", false)
 }
 
+// hasBodyLeft reports whether net/http has not read the whole body of the request that w answers. It
+// does not know that of other ResponseWriters.
+func hasBodyLeft(w http.ResponseWriter) bool {
+	if !isResponse(w) {
+		return false
+	}
+	body := pointedStruct(reflect.ValueOf(w)).FieldByName("reqBody")
+	return body.Kind() == reflect.Interface && !is(pointedStruct(body.Elem()), "sawEOF", true)
+}
+
 // pointedStruct returns the struct that a pointer points to, or an empty one.
 func pointedStruct(v reflect.Value) reflect.Value {
 	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {

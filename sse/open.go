@@ -23,7 +23,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Open(w, r
 // client has gone.
 //
 // If the request cannot become a client, Open answers it with an error status, and returns the
-// reason, such as park.ErrMaxConns or park.ErrServerClosed.
+// reason, such as park.ErrMaxConns, park.ErrServerClosed, or park.ErrBodyUnread for a request of
+// HTTP/1 with a body.
 func (s *Server) Open(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	s.once.Do(s.prepare)
 	if r.Method != http.MethodGet {
@@ -77,6 +78,11 @@ var errMethod = errors.New("sse: want the method GET")
 
 // refuse answers a request that cannot become a client.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, park.ErrBodyUnread) {
+		s.rejected.Add(1)
+		http.Error(w, "sse: want a request without a body", http.StatusBadRequest)
+		return
+	}
 	if err != park.ErrMaxConns && err != park.ErrServerClosed {
 		s.log.Log(slog.LevelError, "cannot serve a client", "err", err, "remote", r.RemoteAddr)
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)

@@ -497,3 +497,35 @@ func TestPanicWithoutLogger(t *testing.T) {
 		must(t, s.Shutdown(t.Context()))
 	})
 }
+
+// A request whose connection is taken over has no body: the client would have sent it as a client of
+// events.
+func TestBody(t *testing.T) {
+	for _, kind := range []string{"net/http", "park"} {
+		x := serve(t, kind, &Server{}, nil)
+		for _, c := range []struct {
+			header, body string
+			code         int
+		}{
+			{"Content-Length: 5\r\n", "hello", 400},
+			{"Transfer-Encoding: chunked\r\n", "0\r\n\r\n", 400},
+			{"Expect: 100-continue\r\nContent-Length: 5\r\n", "", 400},
+			{"Content-Length: 0\r\n", "", 200},
+			{"", "", 200},
+		} {
+			conn, err := net.Dial("tcp", x.addr)
+			must(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n"+c.header+"\r\n"+c.body)
+			must(t, err)
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			must(t, err)
+			if r.StatusCode != c.code {
+				t.Errorf("%s, %q: %s, want %d", kind, c.header, r.Status, c.code)
+			}
+		}
+		if st := x.Stats(); st.Rejected != 3 || st.Accepted != 2 {
+			t.Errorf("%+v", st)
+		}
+	}
+}

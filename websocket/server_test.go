@@ -1099,3 +1099,63 @@ func BenchmarkEcho(b *testing.B) {
 		})
 	}
 }
+
+// Frames begin after the whole request. So a handshake with a body, which would be taken for frames,
+// is refused, and one that says that it has none is not.
+func TestBody(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		opened := make(chan bool, 10)
+		h := serve(t, kind, &Server{OnMessage: echo, OnOpen: func(*Conn, *http.Request) error { opened <- true; return nil }})
+		first := string(text("first"))
+		body := fmt.Sprintf("Content-Length: %d\r\n", len(first))
+		chunk := fmt.Sprintf("%x\r\n%s\r\n", len(first), first)
+		again := func(p *peer, header, early string) {
+			p.send([]byte(upgradeHead + header + "\r\n" + early)...)
+			var err error
+			p.answer, err = http.ReadResponse(p.in, &http.Request{Method: "GET"})
+			must(t, err)
+		}
+		for _, c := range []struct{ name, header, body string }{
+			{"length", body, first},
+			{"chunks", "Transfer-Encoding: chunked\r\n", chunk + "0\r\n\r\n"},
+			{"no chunk", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"},
+			{"Expect", "Expect: 100-continue\r\n" + body, ""},
+			{"Expect, and not waited for", "Expect: 100-continue\r\n" + body, first},
+			{"Expect and chunks", "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n", chunk + "0\r\n\r\n"},
+		} {
+			p := h.request(t, upgradeHead+c.header+"\r\n"+c.body)
+			if p.answer.StatusCode != http.StatusBadRequest {
+				t.Fatalf("%s: %s", c.name, p.answer.Status)
+			}
+			if p.answer.Close {
+				continue
+			}
+			if _, err := io.Copy(io.Discard, p.answer.Body); err != nil {
+				t.Fatal(err)
+			}
+			again(p, "", string(text("next"))) // the body was not taken for anything else
+			if p.answer.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("%s: then %s", c.name, p.answer.Status)
+			}
+			<-opened
+			p.wantText("next")
+		}
+		if len(opened) > 0 {
+			t.Error("OnOpen was called")
+		}
+		if st := h.server.Stats(); st.Rejected != 6 {
+			t.Errorf("%d were rejected, want 6", st.Rejected)
+		}
+		for _, header := range []string{"", "Content-Length: 0\r\n", "Expect: 100-continue\r\nContent-Length: 0\r\n"} {
+			p := h.request(t, upgradeHead+header+"\r\n"+first)
+			if p.answer.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("%q: %s", header, p.answer.Status)
+			}
+			p.wantText("first")
+		}
+	})
+}
+
+// upgradeHead is a request without its last line.
+const upgradeHead = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"

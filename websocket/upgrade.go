@@ -20,7 +20,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Upgrade(w
 
 // Upgrade answers a request that asks for a WebSocket. The connection is then owned by the server,
 // and needs no goroutine of net/http's. If the request cannot be upgraded, Upgrade answers it with
-// an error status, and returns the reason. The answer has the fields of w.Header, such as cookies.
+// an error status, and returns the reason; one with a body, also an empty one in chunks, gets 400.
+// The answer has the fields of w.Header, such as cookies.
 // It works with net/http and with park.HTTPServer, and with every http.ResponseWriter from which
 // http.ResponseController can hijack the connection. Over HTTP/2 it answers CONNECT requests for
 // WebSockets (RFC 8441) that package park/http2 serves; w may then have an Unwrap method. Other
@@ -134,6 +135,8 @@ func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request) (key strin
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Set("Connection", "Upgrade")
 		return refuse(http.StatusUpgradeRequired, "want Sec-WebSocket-Version 13")
+	case r.ContentLength != 0: // frames begin after the whole request, so its body would be taken for some
+		return refuse(http.StatusBadRequest, "want a request without a body")
 	}
 	keys := r.Header["Sec-Websocket-Key"]
 	if len(keys) != 1 {
