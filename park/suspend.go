@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -98,7 +99,7 @@ func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
 		return fmt.Errorf("park: suspend: %w", err)
 	}
 	if s != nil && s.canSuspend(inner) {
-		if err := o.suspend(s, r, body, register, then); err != http.ErrServerClosed {
+		if err := o.suspend(s, w, r, body, register, then); err != http.ErrServerClosed {
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
 
 // suspend takes the connection from net/http. It fails with http.ErrServerClosed, and has done
 // nothing then, if Shutdown has begun.
-func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
+func (o *SuspendOptions) suspend(s *session, w http.ResponseWriter, r *http.Request, body []byte,
 	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
 	server := s.hc.in.server
 	buf := headBuffers.Get().(*[]byte)
@@ -129,7 +130,7 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 	}
 	q := &Suspended{hc: s.hc, size: size, since: since, timeout: o.Timeout, halfClose: o.HalfClose}
 	s.suspended = q
-	_, next, err := takeOver(s.served.w)
+	next, err := s.take(w)
 	if err != nil {
 		s.suspended = nil
 		server.release(undecided, size, since, false)
@@ -138,6 +139,34 @@ func (o *SuspendOptions) suspend(s *session, r *http.Request, body []byte,
 	q.then, q.head, q.forms = then, string(append(head, next...)), formsOf(r)
 	register(q)
 	return nil
+}
+
+// take takes the connection from net/http, and returns what was received after the request. It asks
+// w and not net/http's ResponseWriter, so that the Hijack method of each one around that is called:
+// gin's, for example, would otherwise write the header when the handler has returned. Such a method
+// may fail, or expect that the ResponseWriter below has one too, and not only Unwrap. It is left out
+// then.
+func (s *session) take(w http.ResponseWriter) (next []byte, err error) {
+	func() {
+		defer func() {
+			v := recover()
+			if _, ok := v.(*runtime.TypeAssertionError); v != nil && (!ok || s.hijacked) {
+				panic(v)
+			}
+		}()
+		_, _, next, err = hijack(w)
+	}()
+	switch {
+	case !s.hijacked:
+		_, _, next, err = hijack(s.served.w)
+	case err != nil:
+		s.hc.finish() // it cannot be used any more
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, unread := s.detach()
+	return append(next, unread...), nil
 }
 
 // block waits in the handler's goroutine.

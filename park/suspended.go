@@ -253,18 +253,17 @@ func (s *session) handled(returned bool) {
 		q.wait()
 	default:
 		q.drop()
+		if s.hijacked { // otherwise net/http closes it
+			s.hc.finish()
+		}
 	}
 }
 
 // drop ends the request of a handler that has panicked.
 func (q *Suspended) drop() {
 	q.decide(byPanic)
-	hc := q.hc
 	t, _ := q.take()
 	t.forms.remove()
-	if hc != nil {
-		hc.finish()
-	}
 }
 
 // A closedWriter is the ResponseWriter of a connection that was closed.
