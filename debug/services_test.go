@@ -174,7 +174,8 @@ func TestParkServers(t *testing.T) {
 	eventually(t, func() bool {
 		l := get[debugdata.ServerView](t, url+"server?server=lines", 200).Counts
 		w := get[debugdata.ServerView](t, url+"server?server=web", 200).Counts
-		return l.Calls == 1 && l.Conns == 1 && l.Parked == 1 && w.Calls == 1 && w.Parked == 1 && w.CallTime != nil
+		return l.Calls == 1 && l.Conns == 1 && l.Parked == 1 && w.Calls == 1 && w.Parked == 1 && w.CallTime != nil &&
+			w.Conns == 1 && w.Accepted == 1
 	})
 	get[debugdata.Failure](t, url+"server", 400)
 	for _, s := range get[debugdata.Servers](t, url+"servers", 200).Servers {
@@ -197,7 +198,7 @@ func TestParkServers(t *testing.T) {
 			t.Errorf("after the end: %+v", s)
 		}
 	}
-	if c := get[debugdata.ServerView](t, url+"server?server=web", 200).Counts; c.Calls != 1 {
+	if c := get[debugdata.ServerView](t, url+"server?server=web", 200).Counts; c.Calls != 1 || c.Conns != 0 || c.Accepted != 1 {
 		t.Errorf("after the end: %+v", c)
 	}
 }

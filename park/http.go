@@ -88,6 +88,8 @@ type HTTPServer struct {
 	unwrapped   sync.Map    // connections that are served without a session, to their *httpConn
 	prior       bool        // unencrypted connections may begin with HTTP/2's preface, for HTTP2
 
+	accepted atomic.Uint64
+	left     atomic.Uint64 // connections that were closed or hijacked
 	requests atomic.Uint64
 	rejected atomic.Uint64
 	panics   atomic.Uint64
@@ -127,6 +129,9 @@ func (s *HTTPServer) Stats() Stats {
 	s.mu.Lock()
 	st := s.ended
 	st.CryptoTLS = s.tls.kept.Load()
+	left := s.left.Load() // before accepted, which is not less then
+	st.Accepted = s.accepted.Load()
+	st.Conns = int(st.Accepted - left)
 	st.Calls, st.Rejected = s.requests.Load(), s.rejected.Load()
 	st.Panics += s.panics.Load()
 	for l := range s.listeners {
@@ -409,7 +414,14 @@ func (s *HTTPServer) stateChanged(conn net.Conn, state http.ConnState) {
 	s.announce(conn, state)
 }
 
+// announce counts a connection by its first and its last state, and calls the program's hook.
 func (s *HTTPServer) announce(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.accepted.Add(1)
+	case http.StateHijacked, http.StateClosed:
+		s.left.Add(1)
+	}
 	if s.connState != nil {
 		s.connState(conn, state)
 	}

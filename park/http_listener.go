@@ -214,10 +214,13 @@ func (l *listener) admit(conn net.Conn) {
 	if l.config != nil {
 		conn = l.server.tls.server(conn, l.config)
 	}
-	returned := false
+	counted, returned := false, false
 	defer func() {
 		if !returned {
 			conn.Close()
+			if counted { // no other state follows, as with net/http
+				l.server.left.Add(1)
+			}
 		}
 	}()
 	hc := newHTTPConn(l, conn)
@@ -227,6 +230,7 @@ func (l *listener) admit(conn net.Conn) {
 			panic("ConnContext returned nil") // as net/http does
 		}
 	}
+	counted = true
 	l.server.announce(conn, http.StateNew)
 	returned = true
 	var handed bool

@@ -61,6 +61,7 @@ func newTestServer(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, 
 		s.Close()
 		must(t, s.Shutdown(context.Background()))
 		wantErr(t, receive(t, s.served), http.ErrServerClosed)
+		waitFor(t, "no connection is counted any more", func() bool { return s.Stats().Conns == 0 })
 	})
 	return s
 }

@@ -12,7 +12,10 @@ import (
 // Stats holds counters of a [Lot], a [Server], [Streams], [Tunnels] or an [HTTPServer]. Those that
 // one of them does not have are 0. The counters of an HTTPServer are summed over all calls of Serve.
 type Stats struct {
-	Conns   int // open connections, of a Server or Streams; open Tunnels
+	// Conns is the number of open connections, of a Server, an HTTPServer or Streams, and of open
+	// Tunnels. An HTTPServer does not have those that were hijacked, such as WebSockets.
+	Conns int
+
 	Parked  int // connections that are parked, or ready and waiting for a worker
 	Waiting int // the part of Parked that is ready, and waits because MaxRunning functions are running
 	Running int // functions that are running
@@ -28,7 +31,8 @@ type Stats struct {
 	// proxy's own copying.
 	Copied uint64
 
-	// Accepted counts the connections that a Server has accepted within MaxConns, Refused those
+	// Accepted counts the connections that a Server has accepted within MaxConns, all those that an
+	// HTTPServer has accepted, and the Streams and Tunnels that were opened. Refused counts those
 	// beyond MaxConns or MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose
 	// address comes in a header is refused because of its address after it was accepted.
 	Accepted, Refused, RefusedPerAddr uint64

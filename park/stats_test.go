@@ -1,6 +1,7 @@
 package park
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"io"
@@ -161,5 +162,78 @@ func TestHTTPStats(t *testing.T) {
 	waitFor(t, "Serve has returned", func() bool { return len(s.Lots()) == 0 })
 	if st := s.HTTPServer.Stats(); st.Calls != 5 || st.Rejected != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 5 {
 		t.Errorf("at the end: %+v", st)
+	}
+}
+
+// An HTTPServer counts each connection from when it was accepted until it is closed or hijacked,
+// whatever it does in between.
+func TestHTTPConns(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		var p *poll
+		kind := map[bool]string{false: "plain", true: "TLS"}[secure]
+		p = newPoll(t, kind, nil, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/hijack":
+					conn, _, err := http.NewResponseController(w).Hijack()
+					must(t, err)
+					conn.Close()
+				case "/panic":
+					panic(http.ErrAbortHandler)
+				default:
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
+		accepted := uint64(0)
+		dial := func() (net.Conn, *bufio.Reader) {
+			accepted++
+			return p.dial()
+		}
+		want := func(what string, conns int) {
+			t.Helper()
+			waitFor(t, what, func() bool { st := p.Stats(); return st.Conns == conns && st.Accepted == accepted })
+		}
+		silent, _ := dial()
+		want("one that has sent nothing", 1)
+		idle, idleIn := dial()
+		for range 3 {
+			send(t, idle, hello)
+			answered(t, idleIn, "GET")
+			waitFor(t, "parked", func() bool { return p.Stats().Parked == 1 })
+		}
+		want("an idle one", 2)
+		waiting, waitingIn := dial()
+		q := p.poll(waiting, pollText)
+		want("one that waits", 3)
+		q.Resume()
+		p.wantAnswer(waitingIn)
+		want("it was answered", 3)
+		for _, path := range []string{"/hijack", "/panic"} {
+			conn, in := dial()
+			send(t, conn, request("GET", path))
+			io.Copy(io.Discard, in)
+			want(path, 3)
+		}
+		conn, in := dial()
+		send(t, conn, "nonsense\r\n\r\n")
+		io.Copy(io.Discard, in)
+		conn.Close()
+		want("one that was refused", 3)
+		if secure {
+			accepted++
+			raw, err := net.Dial("tcp", p.address)
+			must(t, err)
+			send(t, raw, "no handshake at all")
+			io.Copy(io.Discard, raw)
+			raw.Close()
+			want("one without a handshake", 3)
+		}
+		idle.Close()
+		want("the idle one is gone", 2)
+		p.SetKeepAlivesEnabled(false)
+		want("the other one is closed", 1)
+		silent.Close()
+		want("the silent one is gone", 0)
 	}
 }

@@ -333,7 +333,7 @@ func (s *Stream) input(b []byte) bool {
 	switch {
 	case discard:
 	case g.OnInput == nil:
-		s.strays += uint16(len(b))
+		s.strays += uint16(min(len(b), maxStrays+1)) // they are at most maxStrays before
 		return s.strays <= maxStrays
 	default:
 		g.calls.Add(1)

@@ -682,6 +682,21 @@ func TestStreamsShareLot(t *testing.T) {
 	}
 }
 
+// What Start gets counts as what the peer has sent, however much that is.
+func TestStreamStraysReceived(t *testing.T) {
+	for _, n := range []int{0, maxStrays, maxStrays + 1, 5000, 1<<16 - 1, 1 << 16, 1<<16 + maxStrays, 1 << 20} {
+		g, closed := newStreams(t, &Streams{})
+		server, client := pair(t, "tcp")
+		s := new(Stream)
+		must(t, g.Open(s, server))
+		must(t, s.Start(make([]byte, n), nil))
+		if n <= maxStrays {
+			send(t, client, strings.Repeat("x", maxStrays+1-n))
+		}
+		wantErr(t, receive(t, closed), ErrTooLong)
+	}
+}
+
 // Open refuses what it cannot serve, and a stream that has failed before Start has no OnClose.
 func TestStreamsOpen(t *testing.T) {
 	words.Invalid(t, "SlowPolicy", (&Streams{SlowPolicy: 9}).Open(new(Stream), opaqueConn{}))

@@ -19,7 +19,9 @@ type hijackWriter struct {
 
 func (w hijackWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.hijack(w.ResponseWriter) }
+func (w hijackWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return w.hijack(w.ResponseWriter)
+}
 
 type unwrapOnly struct{ http.ResponseWriter }
 

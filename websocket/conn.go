@@ -33,9 +33,9 @@ type Conn struct {
 	lastIn     time.Duration // when something was received
 	pinged     time.Duration // when a ping was sent that nothing has followed, or 0
 	protocol   uint16        // Subprotocol's place in Server.Subprotocols and one more, or 0
-	discarded  uint16        // KiB, of each read rounded up
-	controls   uint16        // pings and pongs in the second controlsAt, with MaxPings
-	controlsAt uint16        // since the server's start, modulo 65536
+	discarded  uint16        // KiB, of each read rounded up; at most maxDiscarded+1
+	controls   uint32        // pings and pongs in the second controlsAt, with MaxPings
+	controlsAt uint32        // since the server's start
 	compressed bool          // permessage-deflate was negotiated; does not change
 	deaf       bool          // what is received is discarded
 	halfClosed bool          // the end of the stream to the peer follows what is queued
@@ -90,7 +90,7 @@ var decoders = sync.Pool{New: func() any { return new(decoder) }}
 func (c *Conn) consume(b []byte) {
 	c.lastIn, c.pinged = c.server.now(), 0
 	if c.deaf {
-		c.discarded += uint16((len(b) + 1<<10 - 1) >> 10) // at most 16
+		c.discarded = uint16(min(int(c.discarded)+(len(b)+1<<10-1)>>10, maxDiscarded+1))
 		return
 	}
 	d := c.decoder
@@ -153,10 +153,10 @@ func (c *Conn) control() bool {
 	if most <= 0 {
 		return true
 	}
-	if second := uint16(c.lastIn / time.Second); second != c.controlsAt {
+	if second := uint32(c.lastIn / time.Second); second != c.controlsAt {
 		c.controls, c.controlsAt = 0, second
 	}
-	if int(c.controls) >= min(most, math.MaxUint16) {
+	if int64(c.controls) >= min(int64(most), math.MaxUint32) {
 		return false
 	}
 	c.controls++

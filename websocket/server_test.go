@@ -1159,3 +1159,28 @@ func TestBody(t *testing.T) {
 // upgradeHead is a request without its last line.
 const upgradeHead = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+// What a peer may send is counted without an overflow, however much that is and however long it takes.
+func TestWideCounters(t *testing.T) {
+	s := &Server{OnMessage: echo, MaxPings: 1}
+	must(t, s.prepare())
+	c := &Conn{server: s, lastIn: time.Second}
+	if !c.control() || c.control() {
+		t.Error("MaxPings is not 1")
+	}
+	if c.lastIn += 65536 * time.Second; !c.control() {
+		t.Error("a ping was counted in a second 65,536 seconds later")
+	}
+	s.MaxPings, c.lastIn = 100_000, 0
+	for n := range s.MaxPings {
+		if !c.control() {
+			t.Fatalf("ping %d was refused", n)
+		}
+	}
+	c.deaf = true
+	for range 3 {
+		if c.consume(make([]byte, 64<<20)); c.discarded <= maxDiscarded {
+			t.Errorf("%d KiB were discarded", c.discarded)
+		}
+	}
+}

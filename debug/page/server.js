@@ -42,7 +42,7 @@ const listed = (c, names) => Object.entries(names).filter(([name]) => c[name]).m
 
 // Each card has a value, a note, and a sentence that says what it is.
 const parkCards = [
-  ["parked", "Parked", "Connections that wait for their peer, without a goroutine.", (c) => [count(c.parked || 0), c.conns ? count(c.conns) + " open in all" : ""]],
+  ["parked", "Parked", "Connections that wait for their peer, without a goroutine.", (c) => [count(c.parked || 0), c.accepted ? `${count(c.conns || 0)} open, ${count(c.accepted)} accepted` : ""]],
   ["running", "Running", "Calls that run now, each on a goroutine.", (c) => [count(c.running || 0), several(c.workers || 0, "worker", "workers")]],
   ["waiting", "Waiting", "What is ready and waits for a worker: connections beyond MaxRunning, or notifications of a server.", (c) => [count(c.waiting || 0), ""]],
   ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all" + (c.rejected ? `, ${count(c.rejected)} rejected` : "")]],

@@ -128,6 +128,11 @@ func TestConventions(t *testing.T) {
 	if v, ok := io.DataPoints[0].Attributes.Value("network.io.direction"); !ok || v.AsString() != "receive" && v.AsString() != "transmit" {
 		t.Errorf("%+v", io)
 	}
+	for _, name := range []string{"socknotify.park.open_connections", "socknotify.park.accepted_connections"} {
+		if points := got[name].Data.(metricdata.Sum[int64]).DataPoints; len(points) != 1 {
+			t.Errorf("%s: %+v", name, points)
+		}
+	}
 	if got["socknotify.server.longest_call"].Unit != "s" || got["socknotify.server.queued"].Unit != "By" {
 		t.Errorf("%+v, %+v", got["socknotify.server.longest_call"], got["socknotify.server.queued"])
 	}

@@ -182,7 +182,7 @@ func TestServers(t *testing.T) {
 	w.talk(t)
 	until(t, "the counts", func() bool {
 		st := w.echo.Stats()
-		return st.BytesOut == 15 && st.Calls >= 3 && st.Running == 0 && w.lines.Stats().Conns == 0
+		return w.web.Stats().Conns == 0 && st.BytesOut == 15 && st.Calls >= 3 && st.Running == 0 && w.lines.Stats().Conns == 0
 	})
 	answer := httptest.NewRecorder()
 	w.handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -201,6 +201,8 @@ func TestServers(t *testing.T) {
 		`socknotify_server_call_duration_seconds_bucket{server="echo",le="10"} `,
 		fmt.Sprintf(`socknotify_park_calls_total{server="lines"} %d`, w.lines.Stats().Calls),
 		`socknotify_park_requests_total{server="web"} 1`,
+		`socknotify_park_open_connections{server="web"} 0`,
+		`socknotify_park_accepted_connections_total{server="web"} 1`,
 		fmt.Sprintf(`socknotify_park_call_duration_seconds_count{server="web"} %d`, w.web.Stats().CallTime.Count()),
 		`socknotify_park_connections{server="lot",state="parked"} `,
 		`socknotify_notifications_total{backend="`,

@@ -58,6 +58,9 @@ func start(t testing.TB, s httpServer, hs *http.Server, secure bool) (url string
 	}()
 	stop = sync.OnceValue(func() error {
 		s.Close()
+		if p, ok := s.(*park.HTTPServer); ok {
+			await.Until(t, "no connection is counted any more", func() bool { return p.Stats().Conns == 0 })
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {

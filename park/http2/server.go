@@ -58,6 +58,7 @@ type Server struct {
 	mu          sync.Mutex
 	lot         *park.Lot
 	conns       map[*conn]struct{}
+	accepted    uint64
 	closing     bool
 	empty       chan struct{} // closed when closing is set and conns is empty
 	noKeepAlive atomic.Bool
@@ -81,14 +82,15 @@ func (s *Server) Attach(server *http.Server, lot *park.Lot, linger time.Duration
 	return nil
 }
 
-// Stats returns the counters of the server's lot.
-func (s *Server) Stats() park.Stats {
+// Stats returns the counters of the server's lot, and Conns and Accepted.
+func (s *Server) Stats() (st park.Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lot == nil {
-		return park.Stats{}
+	if s.lot != nil {
+		st = s.lot.Stats()
 	}
-	return s.lot.Stats()
+	st.Conns, st.Accepted = len(s.conns), s.accepted
+	return st
 }
 
 // ServeConn takes over a connection that speaks HTTP/2 from its first byte, and returns. A
@@ -233,6 +235,7 @@ func (s *Server) add(c *conn) error {
 		s.lot, s.conns = lot, make(map[*conn]struct{})
 	}
 	s.conns[c] = struct{}{}
+	s.accepted++
 	return nil
 }
 

@@ -148,10 +148,7 @@ func ParkServer() Set[park.Stats] {
 	)
 	s := Lot()
 	s.Metrics = append(s.Metrics,
-		gauge("park.open_connections", "connection", "Connections that are open, in any state.",
-			func(s *lotStats) int { return s.Conns }),
-		counter("park.accepted_connections", "connection", "Connections accepted.",
-			func(s *lotStats) uint64 { return s.Accepted }),
+		openConns, acceptedConns,
 		counter("park.refused_connections", "connection", refused, func(s *lotStats) uint64 {
 			return s.Refused - min(s.RefusedPerAddr, s.Refused)
 		}).by("limit", "connections"),
@@ -209,6 +206,7 @@ func HTTPServer() Set[park.Stats] {
 	)
 	s := Lot()
 	s.Metrics = append(s.Metrics,
+		openConns, acceptedConns,
 		counter("park.requests", "request", "Requests that a handler was called for.",
 			func(s *lotStats) uint64 { return s.Calls }),
 		counter("park.rejected_requests", "request",
@@ -240,6 +238,13 @@ func HTTPServer() Set[park.Stats] {
 }
 
 const keptTLS = "TLS connections that crypto/tls keeps after the handshake, which takes more memory."
+
+var (
+	openConns = gauge("park.open_connections", "connection", "Connections that are open, in any state.",
+		func(s *lotStats) int { return s.Conns })
+	acceptedConns = counter("park.accepted_connections", "connection", "Connections accepted.",
+		func(s *lotStats) uint64 { return s.Accepted })
+)
 
 var cryptoTLS = counter("park.crypto_tls_connections", "connection", keptTLS,
 	func(s *lotStats) uint64 { return s.CryptoTLS })
