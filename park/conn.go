@@ -142,19 +142,23 @@ func (l *Lot) holdsBytes(c *Conn) bool {
 }
 
 // readAhead reads the bytes that the wrapped connection holds. It reports whether Read would return without the socket.
-// err is an *unwrap.UnfitError.
+// err is an *unwrap.UnfitError, or a *PanicError of the program's hook.
 //
 // A deadline in the past does no harm to a *tls.Conn: package tls treats a read error as final unless it is a temporary
 // net.Error, which a deadline error is, and a later Read continues with a partial record. But during a handshake every
 // error is final. So readAhead does nothing before the handshakes are complete; no application bytes can have been read
 // by then.
-func (c *Conn) readAhead(hook unwrap.Hook) (ready bool, err error) {
+func (c *Conn) readAhead(l *Lot) (ready bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ahead != nil {
 		return true, nil
 	}
-	if t := c.pendingTLS(hook); t != nil {
+	t, err := c.pendingTLS(l)
+	if err != nil {
+		return false, err
+	}
+	if t != nil {
 		return !unwrap.Plain(t.NetConn()), nil // a wrapper below may hold the beginning of the handshake
 	}
 	return c.fill(unwrap.ReadAhead)
@@ -198,22 +202,24 @@ func isUnfit(err error) bool {
 	return errors.As(err, &unfit)
 }
 
-// pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none. The caller holds
-// c.mu.
-func (c *Conn) pendingTLS(hook unwrap.Hook) unwrap.TLSConn {
+// pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none. It fails with a
+// *PanicError of the program's hook. The caller holds c.mu.
+func (c *Conn) pendingTLS(l *Lot) (t unwrap.TLSConn, err error) {
 	if c.handshaken {
-		return nil
+		return nil, nil
 	}
-	t := unwrap.PendingTLS(c.Conn, hook)
+	if err := l.try(c, func() { t = unwrap.PendingTLS(c.Conn, l.config.Unwrap) }); err != nil {
+		return nil, err
+	}
 	c.handshaken = t == nil
-	return t
+	return t, nil
 }
 
 // unfinishedTLS is pendingTLS for a caller without the lock.
-func (c *Conn) unfinishedTLS(hook unwrap.Hook) unwrap.TLSConn {
+func (c *Conn) unfinishedTLS(l *Lot) (unwrap.TLSConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pendingTLS(hook)
+	return c.pendingTLS(l)
 }
 
 type closeWriter interface{ CloseWrite() error }
@@ -235,9 +241,19 @@ func halfCloser(conn net.Conn) closeWriter {
 	return w
 }
 
-// find returns the socket below conn.
-func (l *Lot) find(conn net.Conn) (unwrap.Socket, error) {
-	s, err := unwrap.Find(conn, l.config.Unwrap)
+// find returns the socket below conn. It fails with a *PanicError of the program's hook. For a Conn
+// that was parked before it does not call the hook, so it may be called under a lock then.
+func (l *Lot) find(conn net.Conn) (s unwrap.Socket, err error) {
+	if c, ok := conn.(*Conn); ok {
+		if pc := c.parkedConn.Load(); pc != nil {
+			if raw, err := pc.base.SyscallConn(); err == nil {
+				return unwrap.Socket{Conn: pc.base, Raw: raw}, nil
+			}
+		}
+	}
+	if p := l.try(conn, func() { s, err = unwrap.Find(conn, l.config.Unwrap) }); p != nil {
+		return s, p
+	}
 	if err == nil {
 		return s, nil // before opaque, which is allocated
 	}

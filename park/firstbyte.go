@@ -202,8 +202,16 @@ func (f *FirstByteListener) Close() error {
 
 // accept accepts connections until a permanent error.
 func (f *FirstByteListener) accept() {
+	admitting := false
+	defer func() {
+		if admitting { // the program's Unwrap has called runtime.Goexit
+			go f.accept()
+		}
+	}()
 	admit := func(conn net.Conn) {
+		admitting = true
 		f.admit(conn)
+		admitting = false
 		f.awaitRoom()
 	}
 	err := accept(f.l, f.lot.ended, admit, func(err error, _ time.Duration) {
@@ -257,18 +265,20 @@ func (f *FirstByteListener) admit(conn net.Conn) {
 	w.prev.next, w.next.prev = w, w
 	f.n++
 	f.mu.Unlock()
-	err := errPanicked
+	err := errPanicked // or runtime.Goexit was called
+	defer func() {
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrUnparkable):
+			f.push(w)
+		default:
+			f.remove(w)
+			f.lot.guard(conn, func() { w.conn.Close() })
+		}
+	}()
 	f.lot.guard(conn, func() {
 		err = f.lot.ParkWith(w.conn, Options{IdleTimeout: f.timeout, fresh: true}, w.arrived)
 	})
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrUnparkable):
-		f.push(w)
-	default:
-		f.remove(w)
-		f.lot.guard(conn, func() { w.conn.Close() })
-	}
 }
 
 // arrived is the function of the parked connection.

@@ -44,10 +44,13 @@ var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
 
 type peekBuffer [4096]byte
 
+// newHTTPConn returns nil if the program's Unwrap has panicked.
 func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 	hc := &httpConn{in: in, conn: conn}
 	if s, err := in.lot.find(conn); err == nil {
 		hc.base, hc.raw = s.Conn, s.Raw
+	} else if isPanic(err) {
+		return nil
 	} else {
 		in.lot.refuse(conn, err)
 	}
@@ -75,11 +78,12 @@ func (hc *httpConn) cut() {
 	conn.Close()
 }
 
-// finish closes the connection and reports StateClosed.
+// finish closes the connection and reports StateClosed. A panic of the program's hook is logged: the
+// goroutine may be the lot's.
 func (hc *httpConn) finish() {
 	hc.begun()
-	hc.conn.Close()
-	hc.in.server.announce(hc.conn, http.StateClosed)
+	hc.try(func() { hc.conn.Close() })
+	hc.try(func() { hc.in.server.announce(hc.conn, http.StateClosed) })
 }
 
 // run runs f for a connection that net/http is not serving. f reports whether it has handed the connection over, to

@@ -224,6 +224,9 @@ func (l *listener) admit(conn net.Conn) {
 		}
 	}()
 	hc := newHTTPConn(l, conn)
+	if hc == nil {
+		return
+	}
 	hc.fresh, hc.until = true, l.lot.clock.Now().Add(serving.FirstRequestTime)
 	if f := l.server.connContext; f != nil {
 		if hc.ctx = f(l.ctx, conn); hc.ctx == nil {

@@ -237,7 +237,8 @@ func (s *session) stateChanged(state http.ConnState) {
 			return // it is active until the answer
 		}
 		if hc.onReady != nil {
-			hc.in.lot.Unpark(hc.conn) // the program may use another lot or port
+			// The hook is not called again, because net/http would leave the connection open after a panic.
+			hc.in.lot.unpark(hc.conn, unwrap.Socket{Conn: hc.base, Raw: hc.raw}) // the program may use another lot or port
 		}
 	case http.StateClosed:
 		hc.begun()

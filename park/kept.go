@@ -78,28 +78,34 @@ const (
 
 // keep parks c by keeping it for the worker that runs its function, if that is possible; done reports whether it was.
 // held reports whether Read would return without the socket. checked reports whether that is certain, because keep has
-// read ahead.
-func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool) (done, checked, held bool) {
+// read ahead. err is a *PanicError of the program's hook.
+func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool) (done, checked, held bool, err error) {
 	pc := c.parkedConn.Load()
 	held = buffered || c.hasBytesAhead()
 	if pc == nil {
-		return false, false, held
+		return false, false, held, nil
 	}
 	pc.mu.Lock()
 	may, steady := pc.mayKeep(l), pc.pace >= steadyPace
 	pc.mu.Unlock()
 	if !may {
-		return false, false, held
+		return false, false, held, nil
 	}
-	if !held && !(steady && c.unfinishedTLS(l.config.Unwrap) == nil) {
-		var err error
-		if held, err = c.readAhead(l.config.Unwrap); err != nil {
-			return false, false, false // ParkWith finds it again
+	if !held {
+		t, err := c.unfinishedTLS(l)
+		if err == nil && !(steady && t == nil) {
+			held, err = c.readAhead(l)
+			checked = true
 		}
-		checked = true
+		switch {
+		case isPanic(err):
+			return false, false, false, err
+		case err != nil:
+			return false, false, false, nil // ParkWith finds it again
+		}
 	}
 	if checked && !held || c.SetReadDeadline(time.Time{}) != nil || !l.enter() {
-		return false, checked, held
+		return false, checked, held, nil
 	}
 	now := l.now()
 	pc.mu.Lock()
@@ -120,13 +126,13 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 	pc.mu.Unlock()
 	if !done {
 		l.leave()
-		return false, checked, held
+		return false, checked, held, nil
 	}
 	l.monitor.begin(l)
 	if l.closing.Load() {
 		l.dispatch(pc, evicted) // Close may have visited pc before it was kept
 	}
-	return true, checked, held
+	return true, checked, held, nil
 }
 
 // mayKeep reports whether a worker of l runs the function of pc and may keep pc. The caller holds pc.mu.
@@ -254,7 +260,7 @@ func (l *Lot) handOver(pc *parkedConn, checked bool) {
 		ready := true // after a panic, and for a wrapper that is not fit: the function's Read finds the reason
 		l.guard(c, func() {
 			var err error
-			ready, err = c.readAhead(l.config.Unwrap)
+			ready, err = c.readAhead(l)
 			ready = ready || err != nil
 		})
 		if ready {

@@ -63,7 +63,7 @@ type Options struct {
 //
 // A panic in f ends the process, as in any goroutine. runtime.Goexit ends f alone.
 //
-// Park fails with ErrClosed, ErrParked, ErrUnparkable, and with the errors of the port and the operating system, such as
+// Park fails with ErrClosed, ErrParked, ErrUnparkable, with a *PanicError if Config.Unwrap has panicked, and with the errors of the port and the operating system, such as
 // net.ErrClosed.
 func (l *Lot) Park(conn net.Conn, f func(net.Conn)) error {
 	return l.ParkWith(conn, Options{}, f)
@@ -81,8 +81,11 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 		var done bool
 		if o.Writable {
 			immediate = immediate || c.hasBytesAhead()
-		} else if done, checked, immediate = l.keep(c, f, idle, immediate); done {
-			return nil
+		} else {
+			var err error
+			if done, checked, immediate, err = l.keep(c, f, idle, immediate); done || err != nil {
+				return err
+			}
 		}
 	}
 	s, err := l.find(conn)
@@ -114,8 +117,11 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			p.unsettled = true
 			p.posted = !o.fresh || l.holdsBytes(c)
 		case !checked:
-			if immediate, err = c.readAhead(l.config.Unwrap); err != nil {
+			if immediate, err = c.readAhead(l); err != nil {
 				c.SetReadDeadline(time.Time{})
+				if isPanic(err) {
+					return err
+				}
 				return l.refuse(c.Conn, fmt.Errorf("park: %w: %w", ErrUnparkable, err))
 			}
 		}
@@ -337,6 +343,9 @@ func (a *registrar) begin(pc *parkedConn, number uintptr) (was state, err error)
 	l.stats.parks.Add(1)
 	if atOnce {
 		l.stats.atOnce.Add(1)
+	}
+	if c, ok := p.conn.(*Conn); ok && c.parkedConn.Load() != pc {
+		c.parkedConn.Store(pc)
 	}
 	return unparked, nil
 }

@@ -185,9 +185,6 @@ func (l *Lot) run(w *worker, r ready) {
 		return
 	}
 	w.current.Store(pc)
-	if conn, ok := c.conn.(*Conn); ok && conn.parkedConn.Load() != pc {
-		conn.parkedConn.Store(pc)
-	}
 	for calls := 1; c.fn != nil; calls++ {
 		l.invoke(c)
 		c = l.next(w, pc, calls)

@@ -381,15 +381,23 @@ type serverConn struct {
 func (s *Server) admit(conn net.Conn, config *tls.Config) {
 	c := &serverConn{server: s, conn: Wrap(conn), config: config}
 	c.ready = func(net.Conn) { c.run(c.turn) }
-	if !s.lot.guard(conn, c.admit) {
-		c.end(errPanicked)
-	}
+	cause := errGoexit
+	defer func() {
+		if cause != nil {
+			c.end(cause)
+		}
+	}()
+	cause = s.lot.try(conn, c.admit)
 }
 
 // admit is Server.admit for c.
 func (c *serverConn) admit() {
 	s, lot := c.server, c.server.lot
 	socket, err := lot.find(c.conn.Conn)
+	if isPanic(err) {
+		c.end(err)
+		return
+	}
 	known := err == nil && !socket.Lazy
 	if known && !c.count() {
 		return
@@ -414,7 +422,12 @@ func (c *serverConn) admit() {
 	s.accepted.Add(1)
 	c.idle()
 	if known {
-		if t := c.pendingTLS(); t != nil && !unwrap.Plain(t.NetConn()) {
+		t, err := c.pendingTLS()
+		if err != nil {
+			c.end(err)
+			return
+		}
+		if t != nil && !unwrap.Plain(t.NetConn()) {
 			// The connection below t may hold the beginning of the handshake, so Park would call turn at once, and a silent
 			// peer would occupy a worker until the handshake's timeout ends.
 			c.spawn(c.handshakeApart)
@@ -441,8 +454,9 @@ func (c *serverConn) handshakeApart() {
 }
 
 // pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
-func (c *serverConn) pendingTLS() unwrap.TLSConn {
-	return c.conn.unfinishedTLS(c.server.Unwrap)
+// It fails with a *PanicError of the program's hook.
+func (c *serverConn) pendingTLS() (unwrap.TLSConn, error) {
+	return c.conn.unfinishedTLS(c.server.lot)
 }
 
 // count counts the connection for its address. If there are too many, it closes the connection and returns false.
@@ -627,8 +641,12 @@ func (c *serverConn) arrived() bool {
 		c.server.mu.Unlock()
 		c.config = nil
 	}
-	t := c.pendingTLS()
-	if t == nil {
+	t, err := c.pendingTLS()
+	switch {
+	case err != nil:
+		c.end(err)
+		return false
+	case t == nil:
 		return c.count()
 	}
 	s := c.server

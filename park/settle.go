@@ -62,7 +62,10 @@ func (l *Lot) settle(pc *parkedConn, conn *Conn) (again bool) {
 			return
 		}
 		var err error
-		if ready, err = conn.readAhead(l.config.Unwrap); err != nil {
+		if ready, err = conn.readAhead(l); isPanic(err) {
+			ready = true
+			conn.Close()
+		} else if err != nil {
 			ready = true // its function reads without a deadline, as before
 			l.refuse(conn, fmt.Errorf("park: %w: %w", ErrUnparkable, err))
 			conn.refused = true
@@ -106,12 +109,24 @@ func (l *Lot) parkAgain(pc *parkedConn) {
 // guard calls f, which calls a method of conn. It reports whether f returned, and logs a panic.
 // The line has the type of conn and not its address: RemoteAddr of a wrapper may wait for a header, and
 // the caller may hold a lock.
-func (l *Lot) guard(conn net.Conn, f func()) (ok bool) {
+func (l *Lot) guard(conn net.Conn, f func()) (ok bool) { return l.try(conn, f) == nil }
+
+// try is guard, and returns a panic as a *PanicError.
+func (l *Lot) try(conn net.Conn, f func()) error {
 	p := serving.Try(f)
-	if p != nil {
-		l.log.Panic("a handler panicked", p, "type", typeOf(conn))
+	if p == nil {
+		return nil
 	}
-	return p == nil
+	l.log.Panic("a handler panicked", p, "type", typeOf(conn))
+	return p
+}
+
+func isPanic(err error) bool {
+	if err == nil {
+		return false // before p, which is allocated
+	}
+	var p *PanicError
+	return errors.As(err, &p)
 }
 
 // typeOf returns the name of the type of conn, or of the connection in a Conn.

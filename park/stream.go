@@ -118,16 +118,26 @@ func (s *Stream) Closing() bool {
 }
 
 // init prepares a stream. It is called once, before the program has it.
+//
+// If the program's hook panics, the stream ends as after a write that has failed.
 func (s *Stream) init(g *Streams, conn net.Conn) {
 	g.accepted.Add(1)
 	s.in, s.conn, s.moved = g, conn, g.lot.now()
-	found, err := unwrap.Find(conn, g.lot.config.Unwrap)
+	if !unwrap.Plain(conn) {
+		s.conn = Wrap(conn)
+	}
+	found, err := g.lot.find(conn)
 	if err == nil {
 		s.socket = nowait.Of(found.Raw)
 	}
-	if s.plain = found.Plain && s.socket.OK(); !found.Plain {
-		s.conn = Wrap(conn)
-		s.fresh = found.Lazy || unwrap.PendingTLS(conn, g.lot.config.Unwrap) != nil
+	s.plain = found.Plain && s.socket.OK()
+	if c, ok := s.conn.(*Conn); ok && !isPanic(err) {
+		var t unwrap.TLSConn
+		t, err = c.unfinishedTLS(g.lot)
+		s.fresh = found.Lazy || t != nil
+	}
+	if isPanic(err) {
+		s.Abort(err)
 	}
 }
 
@@ -182,7 +192,9 @@ func (s *Stream) ending(f func() error) {
 			s.finish(err)
 		}
 	}()
-	err = f()
+	if guarded := s.in.log.Guard(s.conn, func() error { err = f(); return nil }); guarded != nil {
+		err = guarded
+	}
 }
 
 // serve handles what there is, and parks the stream. An error ends it. silent is as in turn.
@@ -242,7 +254,11 @@ func (s *Stream) establish() (silent bool, err error) {
 	if c.why != readable && s.reader != streamBlocking {
 		return true, nil
 	}
-	if t := s.pendingTLS(); t != nil {
+	t, err := s.pendingTLS()
+	if err != nil {
+		return false, err
+	}
+	if t != nil {
 		shake := func() error { return g.shakeHands(t, g.HandshakeTimeout) }
 		if err := g.log.Guard(c, shake); err != nil {
 			return false, err
@@ -254,9 +270,10 @@ func (s *Stream) establish() (silent bool, err error) {
 	return false, nil
 }
 
-// pendingTLS returns the layer of a fresh connection whose handshake is not complete, or nil.
-func (s *Stream) pendingTLS() unwrap.TLSConn {
-	return s.conn.(*Conn).unfinishedTLS(s.in.lot.config.Unwrap)
+// pendingTLS returns the layer of a fresh connection whose handshake is not complete, or nil. It
+// fails with a *PanicError of the program's hook.
+func (s *Stream) pendingTLS() (unwrap.TLSConn, error) {
+	return s.conn.(*Conn).unfinishedTLS(s.in.lot)
 }
 
 const (
@@ -430,7 +447,11 @@ const closeLinger = 500 * time.Millisecond
 func (s *Stream) park(next time.Duration) (again bool, err error) {
 	lot, silent := s.in.lot, false
 	if s.fresh {
-		silent = s.pendingTLS() != nil // its client speaks first
+		t, err := s.pendingTLS()
+		if err != nil {
+			return false, err
+		}
+		silent = t != nil // its client speaks first
 	}
 	s.mu.Lock()
 	if s.woken {
@@ -499,7 +520,7 @@ func (s *Stream) block() {
 				until = time.Now().Add(next)
 			}
 			s.woken = false
-			s.conn.SetReadDeadline(until) // under the lock, because of wake
+			s.in.lot.setReadDeadline(s.conn, until) // under the lock, because of wake
 			s.mu.Unlock()
 			err = s.read(true)
 			if isUnfit(err) && s.interrupted(until) {
@@ -531,7 +552,7 @@ func (s *Stream) wake() {
 	s.woken = true
 	switch s.reader {
 	case streamBlocking:
-		s.conn.SetReadDeadline(longAgo)
+		s.in.lot.setReadDeadline(s.conn, longAgo)
 	case streamParked:
 		if c := s.response(); c != nil {
 			c.Wake()

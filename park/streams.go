@@ -133,11 +133,18 @@ func (g *Streams) Open(s *Stream, conn net.Conn) error {
 	if conn == nil || s == nil {
 		return fmt.Errorf("park: open: %w: nil", socknotify.ErrInvalid)
 	}
-	err := g.reserve(g.MaxConns, g.prepare)
-	if err == nil {
-		s.init(g, conn)
+	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
+		return err
 	}
-	return err
+	opened := false
+	defer func() {
+		if !opened { // the program's Unwrap has called runtime.Goexit
+			g.release()
+		}
+	}()
+	s.init(g, conn)
+	opened = true
+	return nil
 }
 
 // OpenHTTP is Open with the connection of a request of HTTP/1, which it takes over from net/http or
@@ -149,12 +156,22 @@ func (g *Streams) OpenHTTP(s *Stream, w http.ResponseWriter) (received []byte, e
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return nil, err
 	}
-	conn, received, err := takeOver(w)
-	if err != nil {
+	var conn net.Conn
+	opened := false
+	defer func() {
+		if opened { // not after a panic of a Hijack method either
+			return
+		}
 		g.release()
+		if conn != nil {
+			conn.Close()
+		}
+	}()
+	if conn, received, err = takeOver(w); err != nil {
 		return nil, fmt.Errorf("park: hijack: %w", err)
 	}
 	s.init(g, conn)
+	opened = true
 	return received, nil
 }
 
@@ -214,7 +231,13 @@ func (g *Streams) endStream(s *Stream) {
 		s.Close(ErrServerClosed)
 		return
 	}
-	guard(&g.log, s.conn, func() { g.OnShutdown(s) })
+	err := errGoexit
+	defer func() {
+		if err != nil {
+			s.Close(err)
+		}
+	}()
+	err = guard(&g.log, s.conn, func() { g.OnShutdown(s) })
 }
 
 // Close makes Open fail, and aborts all streams. It does not wait for functions. It always returns

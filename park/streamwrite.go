@@ -162,9 +162,7 @@ func (s *Stream) WriteLast(b []byte, cause error) error {
 }
 
 func (s *Stream) write(b []byte, kind writeKind) error {
-	s.mu.Lock()
 	err := s.enqueue(b, kind)
-	s.mu.Unlock()
 	switch {
 	case err == nil, err == ErrStreamClosed:
 		return err
@@ -178,8 +176,10 @@ func (s *Stream) write(b []byte, kind writeKind) error {
 	return ErrSlow
 }
 
-// enqueue writes what the system takes of b, and queues the rest. The caller holds s.mu.
+// enqueue writes what the system takes of b, and queues the rest.
 func (s *Stream) enqueue(b []byte, kind writeKind) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	g, q := s.in, s.queue()
 	switch {
 	case s.out != outOpen:
@@ -299,8 +299,8 @@ func (s *Stream) tryWrite(b []byte) (n int, err error) {
 // writeConn writes to the connection, for at most WriteTimeout.
 func (s *Stream) writeConn(b []byte) (n int, err error) {
 	g := s.in
-	s.conn.SetWriteDeadline(deadline(g.WriteTimeout))
 	err = g.log.Guard(s.conn, func() (err error) {
+		s.conn.SetWriteDeadline(deadline(g.WriteTimeout))
 		n, err = s.conn.Write(b)
 		return err
 	})
@@ -309,8 +309,16 @@ func (s *Stream) writeConn(b []byte) (n int, err error) {
 
 // flush writes what the system takes of the queue, for the function.
 func (s *Stream) flush() error {
+	err := s.flushLocked()
+	if err != nil {
+		err = s.writeFailed(err)
+	}
+	return err
+}
+
+func (s *Stream) flushLocked() (err error) {
 	s.mu.Lock()
-	var err error
+	defer s.mu.Unlock()
 	if s.queue() != nil && !s.writing {
 		buf := streamBuffers.Get().(*[16 << 10]byte)
 		for q := s.queue(); q != nil; q = s.queue() {
@@ -327,10 +335,6 @@ func (s *Stream) flush() error {
 			s.startWriting()
 		}
 	}
-	s.mu.Unlock()
-	if err != nil {
-		err = s.writeFailed(err)
-	}
 	return err
 }
 
@@ -346,6 +350,20 @@ func (s *Stream) startWriting() {
 func (s *Stream) writeQueue() {
 	buf := streamBuffers.Get().(*[16 << 10]byte)
 	defer streamBuffers.Put(buf)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		s.mu.Lock() // a method of the connection has called runtime.Goexit
+		s.writing = false
+		left := s.left
+		s.mu.Unlock()
+		s.writeFailed(errGoexit)
+		if left {
+			s.finish(errStreamEnded)
+		}
+	}()
 	var err error
 	for {
 		s.mu.Lock()
@@ -366,12 +384,13 @@ func (s *Stream) writeQueue() {
 		s.mu.Unlock()
 	}
 	s.writing = false
-	s.conn.SetWriteDeadline(time.Time{})
+	guard(&s.in.log, s.conn, func() { s.conn.SetWriteDeadline(time.Time{}) })
 	left := s.left
 	if s.out != outOpen {
 		s.wake() // CloseWrite or Close may be due
 	}
 	s.mu.Unlock()
+	returned = true
 	if err != nil {
 		s.writeFailed(err)
 	}

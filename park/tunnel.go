@@ -150,8 +150,28 @@ func (s *tunnelSide) run() {
 // release ends the copying of the direction of s, if s is not nil, and parks the sides for what the
 // tunnel waits for. err ends the tunnel, unless it says that the side cannot be parked.
 func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
+	returned := false
+	defer func() {
+		if !returned { // a method of a connection, or the program's hook, has called runtime.Goexit
+			t.end(errGoexit)
+		}
+	}()
+	open, err := t.rest(s, moved, err)
+	returned = true
+	switch {
+	case !open:
+		t.finish()
+	case err != nil:
+		t.end(err)
+	}
+}
+
+// rest is release as far as the tunnel's lock is needed. It reports whether the tunnel is open, and
+// returns the error that ends it.
+func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, _ error) {
 	lot := t.in.lot
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if moved {
 		t.moved = lot.now()
 	}
@@ -165,7 +185,7 @@ func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
 			p.wake() // it was parked for IdleTimeout
 		}
 	}
-	open := t.life == tunnelOpen
+	open = t.life == tunnelOpen
 	switch {
 	case !open:
 	case err == nil:
@@ -173,13 +193,7 @@ func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
 	case lot.closing.Load():
 		err = ErrServerClosed
 	}
-	t.mu.Unlock()
-	switch {
-	case !open:
-		t.finish()
-	case err != nil:
-		t.end(err)
-	}
+	return open, err
 }
 
 // errTunnelOver is the cause of a tunnel whose sides have ended their streams.
@@ -315,29 +329,31 @@ func (t *Tunnel) finish() {
 	}
 }
 
-// init prepares a side. received is sent to its peer first.
-func (s *tunnelSide) init(conn net.Conn, received []byte) {
+// init prepares a side. received is sent to its peer first. It fails with a *PanicError of the
+// program's hook.
+func (s *tunnelSide) init(conn net.Conn, received []byte) error {
 	t := s.of
 	s.conn = conn
 	if len(received) > 0 {
 		s.rest = &tunnelRest{bytes: received}
 	}
 	if s.stream() != nil {
-		return
+		return nil
+	}
+	if !unwrap.Plain(conn) {
+		s.conn = Wrap(conn)
 	}
 	found, err := t.in.lot.find(conn)
 	if err == nil {
 		s.socket = nowait.Of(found.Raw)
 	}
-	if s.plain = found.Plain && s.socket.OK(); s.plain {
-		return
-	}
-	if !unwrap.Plain(conn) {
-		s.conn = Wrap(conn)
-	}
-	if t.f == nil {
+	if s.plain = found.Plain && s.socket.OK(); !s.plain && t.f == nil {
 		t.f = t.run
 	}
+	if !isPanic(err) {
+		err = nil // it cannot be parked
+	}
+	return err
 }
 
 // run is the function of a side that is not plain.
@@ -360,22 +376,23 @@ func (s *tunnelSide) peer() *tunnelSide {
 	return &s.of.a
 }
 
-// pendingTLS returns the layer whose handshake is not complete, or nil.
-func (s *tunnelSide) pendingTLS() unwrap.TLSConn {
+// pendingTLS returns the layer whose handshake is not complete, or nil. It fails with a *PanicError
+// of the program's hook.
+func (s *tunnelSide) pendingTLS() (unwrap.TLSConn, error) {
 	c, ok := s.conn.(*Conn)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return c.unfinishedTLS(s.of.in.lot.config.Unwrap)
+	return c.unfinishedTLS(s.of.in.lot)
 }
 
 func (s *tunnelSide) shakeHands() error {
-	g, t := s.of.in, s.pendingTLS()
-	if t == nil {
-		return nil
+	g := s.of.in
+	t, err := s.pendingTLS()
+	if err == nil && t != nil {
+		err = g.shakeHands(t, g.HandshakeTimeout)
 	}
-	err := g.shakeHands(t, g.HandshakeTimeout)
-	if err != nil && err != ErrHandshake {
+	if err != nil && err != ErrHandshake && !isPanic(err) {
 		err = fmt.Errorf("park: tunnel: %w", err)
 	}
 	return err

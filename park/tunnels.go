@@ -1,6 +1,7 @@
 package park
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -212,18 +213,33 @@ func (g *Tunnels) newTunnel(o TunnelOptions) *Tunnel {
 // begin joins the connections.
 func (t *Tunnel) begin(a, b net.Conn, o TunnelOptions) {
 	g := t.in
-	t.a.init(a, o.FromA)
-	t.b.init(b, o.FromB)
-	fresh := t.a.pendingTLS() != nil || t.b.pendingTLS() != nil
-	t.a.copying = fresh // until shakeHands has returned
+	begun := false
+	defer func() {
+		if !begun { // the program's hook has called runtime.Goexit
+			defer g.release()
+			defer b.Close()
+			a.Close()
+		}
+	}()
+	err, errB := t.a.init(a, o.FromA), t.b.init(b, o.FromB)
+	fresh := false
+	for _, s := range []*tunnelSide{&t.a, &t.b} {
+		pending, failed := s.pendingTLS()
+		fresh, err = fresh || pending != nil, cmp.Or(err, errB, failed)
+	}
+	t.a.copying = fresh && err == nil // until shakeHands has returned
 	g.accepted.Add(1)
 	g.queued.Add(int64(len(o.FromA) + len(o.FromB)))
+	begun = true
 	if g.add(t) {
 		t.Abort(ErrServerClosed) // Close may have missed it
 	}
-	if fresh {
+	switch {
+	case err != nil:
+		t.end(err)
+	case fresh:
 		g.goroutines.Go(t.shakeHands)
-	} else {
+	default:
 		t.release(nil, false, nil)
 	}
 }

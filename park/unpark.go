@@ -23,11 +23,13 @@ import (
 // that record. It must be called before another lot or port can use the connection.
 func (l *Lot) Unpark(conn net.Conn) bool {
 	s, err := l.find(conn)
-	if err != nil {
-		return false
-	}
+	return err == nil && l.unpark(conn, s)
+}
+
+// unpark is Unpark for a connection whose socket is known.
+func (l *Lot) unpark(conn net.Conn, s unwrap.Socket) bool {
 	var was, here bool
-	err = s.Raw.Control(func(number uintptr) {
+	err := s.Raw.Control(func(number uintptr) {
 		entry := l.conns.at(number)
 		if pc := l.conns.of(entry, s.Conn); pc != nil {
 			was = l.removeConn(pc, conn, entry, number)
@@ -84,6 +86,9 @@ func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
 // reports whether the connection was parked; if not, its function is running or about to run, or the lot does not have
 // the connection. If a wrapper is still to read a header, as [Lot.Park] describes, the function runs after that.
 func (l *Lot) Wake(conn net.Conn) bool {
+	if c, ok := conn.(*Conn); ok && c.parkedConn.Load() == nil {
+		return false // it was never parked, and the program's hook is not called
+	}
 	s, err := l.find(conn)
 	if err != nil {
 		return false
@@ -168,9 +173,11 @@ func (l *Lot) reset(conn net.Conn) error {
 	return err
 }
 
-// cut is reset for a connection that is not parked.
-func (l *Lot) cut(conn net.Conn) error {
-	unwrap.Any(conn, l.config.Unwrap, func(c net.Conn) bool {
+// cut is reset for a connection that is not parked. It closes the connection also if the program's
+// hook panics or calls runtime.Goexit.
+func (l *Lot) cut(conn net.Conn) (err error) {
+	defer func() { err = conn.Close() }()
+	reset := func(c net.Conn) bool {
 		t, ok := c.(*net.TCPConn)
 		if ok {
 			t.SetLinger(0) // the system must not keep what the peer does not read
@@ -179,12 +186,24 @@ func (l *Lot) cut(conn net.Conn) error {
 			}
 		}
 		return ok
-	})
-	return conn.Close()
+	}
+	if c, ok := conn.(*Conn); ok {
+		if pc := c.parkedConn.Load(); pc != nil {
+			if base, ok := pc.base.(net.Conn); ok {
+				reset(base)
+			}
+			return nil
+		}
+	}
+	l.try(conn, func() { unwrap.Any(conn, l.config.Unwrap, reset) })
+	return nil
 }
 
-// findConn returns the record of a connection, or nil.
+// findConn returns the record of a connection, or nil. For a Conn it does not call the program's hook.
 func (l *Lot) findConn(conn net.Conn) (found *parkedConn) {
+	if c, ok := conn.(*Conn); ok && c.parkedConn.Load() == nil {
+		return nil // it was never parked, and the program's hook is not called
+	}
 	s, err := l.find(conn)
 	if err != nil {
 		return nil

@@ -141,7 +141,7 @@ type Stats struct {
 
 	Accepted uint64           // requests that have become clients
 	Refused  uint64           // requests beyond MaxConns
-	Rejected uint64           // requests with another method than GET
+	Rejected uint64           // requests with another method than GET, or of HTTP/1 with a body
 	Dropped  uint64           // events that were dropped because of SlowDrop
 	Panics   uint64           // panics of functions
 	TimedOut metrics.TimedOut // Slow has the clients closed because of WriteTimeout or SlowClose
