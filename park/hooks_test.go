@@ -2,14 +2,18 @@ package park
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -427,4 +431,47 @@ func TestListenerTraps(t *testing.T) {
 				Panics: func() uint64 { return l.Stats().Panics }, Shutdown: func(context.Context) error { return l.Close() }})
 		})
 	}
+}
+
+// Package net calls Allow and Control on goroutines of package net. A panic in them, and
+// runtime.Goexit, end the handler instead.
+func TestConnectProxyTraps(t *testing.T) {
+	traps.Each(t, []string{"Allow", "Control"}, func(t *testing.T, p *traps.Trap) {
+		backend := newListening(t)
+		port := backend.Addr().(*net.TCPAddr).Port
+		background(t, func() {
+			for {
+				conn, err := backend.Accept()
+				if err != nil {
+					return
+				}
+				conn.Close()
+			}
+		})
+		t.Cleanup(func() { backend.Close() })
+		g := &Tunnels{Logger: p.Logger()}
+		proxy := &ConnectProxy{Tunnels: g, Ports: []int{port}, Inside: []string{"localhost"},
+			Allow: func(*http.Request, netip.AddrPort) bool { p.Call("Allow"); return true },
+			Dialer: net.Dialer{Control: func(string, string, syscall.RawConn) error {
+				p.Call("Control")
+				return nil
+			}}}
+		ln := newListening(t)
+		s := &HTTPServer{Server: &http.Server{Handler: proxy, ErrorLog: log.New(p, "", 0)}}
+		background(t, func() { s.Serve(ln) })
+		for range 2 {
+			conn, err := net.Dial("tcp", ln.Addr().String())
+			must(t, err)
+			conn.SetDeadline(time.Now().Add(2 * timeout))
+			send(t, conn, fmt.Sprintf("CONNECT localhost:%d HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", port, port))
+			if _, err := io.Copy(io.Discard, conn); isTimeout(err) {
+				t.Error("the connection was left open")
+			}
+			conn.Close()
+		}
+		p.Check(t, traps.Server{NetHTTP: true, Conns: func() int { return g.Stats().Conns + s.Stats().Conns },
+			Panics: func() uint64 { return g.Stats().Panics }, Shutdown: func(ctx context.Context) error {
+				return cmp.Or(g.Shutdown(ctx), s.Shutdown(ctx))
+			}})
+	})
 }

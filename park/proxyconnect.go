@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,7 +202,7 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, *refusal) {
 	})
 	d := p.Dialer
 	d.Timeout = cmp.Or(d.Timeout, serving.DefaultTimeout)
-	d.ControlContext = func(ctx context.Context, network, address string, raw syscall.RawConn) error {
+	control := func(ctx context.Context, network, address string, raw syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		switch {
 		case err != nil:
@@ -217,7 +218,11 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, *refusal) {
 		}
 		return nil
 	}
+	d.ControlContext = func(ctx context.Context, network, address string, raw syscall.RawConn) error {
+		return apart(func() error { return control(ctx, network, address, raw) })
+	}
 	conn, err := d.DialContext(r.Context(), "tcp", net.JoinHostPort(host, fmt.Sprint(port)))
+	endAs(err)
 	switch {
 	case err == nil:
 		return conn, nil
@@ -227,6 +232,35 @@ func (p *ConnectProxy) dial(r *http.Request) (net.Conn, *refusal) {
 		return nil, &refusal{http.StatusGatewayTimeout, err}
 	}
 	return nil, &refusal{http.StatusBadGateway, err}
+}
+
+// apart calls f on a goroutine of its own, and returns a panic as a *PanicError, and errGoexit after
+// runtime.Goexit. It is for what package net calls on goroutines of package net: a panic would end
+// the process there, and Dial would wait for good after runtime.Goexit.
+func apart(f func() error) (err error) {
+	err = errGoexit
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if p := serving.Try(func() { err = f() }); p != nil {
+			err = p
+		}
+	}()
+	<-done
+	return err
+}
+
+// endAs ends the goroutine of a handler as the goroutine of apart has ended.
+func endAs(err error) {
+	var p *PanicError
+	switch {
+	case errors.As(err, &p) && p.Value == http.ErrAbortHandler:
+		panic(p.Value)
+	case p != nil:
+		panic(fmt.Sprintf("%v\n\n%s", p.Value, p.Stack))
+	case errors.Is(err, errGoexit):
+		runtime.Goexit()
+	}
 }
 
 // insideNets are networks that are not for the Internet, besides those that package netip knows.
