@@ -43,7 +43,8 @@ type Config struct {
 	// what the lot does with it. If it returns nil, the lot looks for methods and embedded
 	// connections. If it returns its argument, the lot does not look below it. It may be called
 	// concurrently, and must not call the lot or use the connection other than to find the one
-	// below.
+	// below. A panic of it is logged, counted in Stats.Panics, and ends the connection; Park fails
+	// with it.
 	Unwrap func(net.Conn) net.Conn
 	// Logger receives one warning for each type of connections that cannot be parked, and panics of
 	// a connection's methods when the lot calls them: at most ten lines of each message in a

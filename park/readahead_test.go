@@ -194,9 +194,10 @@ func TestPanicInPark(t *testing.T) {
 
 // Read after Close returns the error of the wrapped connection and no bytes that were read ahead.
 func TestReadAfterClose(t *testing.T) {
+	l := newLot(t, Config{})
 	raw, _ := pair(t, "tcp")
 	c := Wrap(&oneReadConn{Conn: raw, text: string(make([]byte, readAheadSize))})
-	if ready, err := c.readAhead(nil); !ready || err != nil || !c.hasBytesAhead() {
+	if ready, err := c.readAhead(l); !ready || err != nil || !c.hasBytesAhead() {
 		t.Fatal("no bytes were read ahead")
 	}
 	must(t, c.Close())
@@ -209,11 +210,12 @@ func TestReadAfterClose(t *testing.T) {
 
 // Close discards bytes that were read ahead, and returns the buffer to the pool once, also during concurrent Reads.
 func TestCloseWithBytesAhead(t *testing.T) {
+	l := newLot(t, Config{})
 	for range 200 {
 		raw, _ := pair(t, "tcp")
 		o := &oneReadConn{Conn: raw, text: string(make([]byte, 1000))}
 		c := Wrap(o)
-		if ready, err := c.readAhead(nil); !ready || err != nil || !c.hasBytesAhead() {
+		if ready, err := c.readAhead(l); !ready || err != nil || !c.hasBytesAhead() {
 			t.Fatal("no bytes were read ahead")
 		}
 		must(t, raw.SetReadDeadline(time.Time{}))

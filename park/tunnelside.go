@@ -506,7 +506,11 @@ func (s *tunnelSide) park(want awaited, left time.Duration) error {
 			r.posted = want&awaitRead != 0 && (t.Arrived() || s.conn.(*Conn).hasBytesAhead())
 		}
 		r.base = base.(syscall.Conn)
-		return lot.park(r)
+		err := lot.park(r)
+		if c, ok := s.conn.(*Conn); ok && err == nil && c.parkedConn.Load() == nil {
+			c.parkedConn.Store(lot.findConn(base)) // the lot has only plainConn
+		}
+		return err
 	}
 	return s.of.in.log.Guard(s.conn, func() error { // Park reads
 		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)
