@@ -189,10 +189,10 @@ func (l *Lot) cut(conn net.Conn) (err error) {
 	}
 	if c, ok := conn.(*Conn); ok {
 		if pc := c.parkedConn.Load(); pc != nil {
-			if base, ok := pc.base.(net.Conn); ok {
-				reset(base)
+			if base, ok := pc.base.(net.Conn); ok { // which may wrap a *net.TCPConn itself
+				unwrap.Any(base, nil, reset)
+				return nil
 			}
-			return nil
 		}
 	}
 	l.try(conn, func() { unwrap.Any(conn, l.config.Unwrap, reset) })
