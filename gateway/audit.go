@@ -209,11 +209,19 @@ type retained struct {
 }
 
 // keptSince reports whether no event after the sequence after can have left the stream before the
-// event seq was stored. If not, the retention may have overtaken this node.
-func (h *hub) keptSince(after, seq uint64) bool {
+// event seq was stored. stamp is when the leader has stored that. If not, the retention may have
+// overtaken this node. The node's own clock does not say how much time has passed: that of a virtual
+// machine stands still while the machine is suspended.
+func (h *hub) keptSince(after, seq uint64, stamp string) bool {
+	if seq <= after+1 {
+		return true
+	}
 	k := h.kept.Load()
-	return seq <= after+1 ||
-		k != nil && after >= k.last && seq-after <= k.keeps && time.Since(k.at) < k.maxAge/2
+	if k == nil || after < k.last || seq-after > k.keeps {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	return err == nil && at.Sub(k.at) < k.maxAge/2
 }
 
 func (h *hub) repair(f *feed, seq uint64) {

@@ -112,7 +112,8 @@ func (f *feed) receive(m *nats.Msg) {
 	f.target = seq
 	switch {
 	case !f.begun, f.reading: // what will be read has it
-	case !f.wild && previous <= f.floor && (previous > 0 || f.hub.keptSince(f.settled(), seq)):
+	case !f.wild && previous <= f.floor &&
+		(previous > 0 || f.hub.keptSince(f.settled(), seq, m.Header.Get("Nats-Time-Stamp"))):
 		f.dispatch(&event{topic: topic, data: m.Data, at: position{f.hub.epoch, seq}})
 		f.floor = seq
 	default:

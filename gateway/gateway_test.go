@@ -432,7 +432,7 @@ func TestIDAheadIsNotHeld(t *testing.T) {
 		"offline": {streamState{members: []Member{
 			{Leader: true}, {Offline: true}, {Offline: true}}}, false},
 		"no leader": {streamState{members: []Member{
-			{Active: time.Second}, {Active: time.Minute}, {Active: time.Minute}}}, false},
+			{Active: time.Second}, {Active: time.Second}, {Active: time.Minute}}}, false},
 	} {
 		if got := c.state.confirmed(); got != c.want {
 			t.Errorf("%s: confirmed is %v", name, got)

@@ -43,16 +43,17 @@ type history struct {
 	previous streamState // the last answer of the leader
 }
 
-// confirmed reports whether the leader has heard from enough replicas to know that there is no
-// other leader. One that was stopped takes itself for the leader until it has heard of the new one.
+// confirmed reports whether there is a leader that has heard from enough replicas to know that there
+// is no other one. One that was stopped takes itself for the leader until it has heard of the new
+// one. A replica that was stopped knows of no leader, and answers for itself.
 func (s *streamState) confirmed() bool {
-	active := 0
+	active, led := 0, false
 	for _, m := range s.members {
-		if m.Leader || !m.Offline && m.Active < recently {
+		if led = led || m.Leader; m.Leader || !m.Offline && m.Active < recently {
 			active++
 		}
 	}
-	return active > len(s.members)/2
+	return led && active > len(s.members)/2
 }
 
 // A holeKey says which hole a leader has. It is the same one while the leader has dropped nothing
@@ -158,11 +159,14 @@ const (
 var (
 	errNoStream   = errors.New("gateway: the stream cannot be read")
 	errDeleted    = fmt.Errorf("%w: it was deleted", errNoStream)
+	errNoLeader   = fmt.Errorf("%w: it has no leader that most of its replicas follow", errNoStream)
 	errTooMany    = errors.New("gateway: too many topics for one answer")
 	errUnexpected = errors.New("gateway: unexpected answer of JetStream")
 )
 
-// state asks the leader for the state of the stream. The answer is newer than the call.
+// state asks the leader for the state of the stream. The answer is newer than the call. It fails
+// with errNoLeader if there is no leader of several replicas that is confirmed: what another server
+// answers may be as old as the time when it was stopped.
 func (h *history) state(ctx context.Context) (streamState, error) { return h.states.get(ctx) }
 
 func (h *history) askState() (streamState, error) {
@@ -209,6 +213,9 @@ func (h *history) readState() (s streamState, err error) {
 	s = streamState{epoch: c.Metadata[epochKey], eras: erasOf(c.Metadata),
 		first: answer.State.FirstSeq, last: answer.State.LastSeq, members: members,
 		keeps: math.MaxUint64, maxAge: math.MaxInt64}
+	if c.Replicas > 1 && !s.confirmed() {
+		return s, errNoLeader
+	}
 	if c.MaxAge > 0 {
 		s.maxAge = c.MaxAge
 	}

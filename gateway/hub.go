@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ type hub struct {
 	// leader has changed: a new leader may have to catch up with itself. A single node has no such
 	// reason.
 	patience time.Duration
-	// hold bounds the time for which such a client waits. It is sent away then, to come back.
+	// hold bounds the time for which such a client waits, and one that comes while there is no
+	// leader. It is sent away then, to come back.
 	hold time.Duration
 
 	mu     sync.RWMutex
@@ -398,10 +400,10 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 	}
 	began := time.Now()
 	s, err := h.history.state(ctx)
-	for err == nil && ahead(wants, s) && h.patience > 0 &&
-		(time.Since(s.since) < h.patience || !s.confirmed()) {
+	for errors.Is(err, errNoLeader) ||
+		err == nil && ahead(wants, s) && h.patience > 0 && time.Since(s.since) < h.patience {
 		if time.Since(began) >= h.hold {
-			return nil, errBehind
+			return nil, cmp.Or(err, errBehind)
 		}
 		if sleep(ctx, 200*time.Millisecond) {
 			s, err = h.history.state(ctx)
