@@ -344,7 +344,7 @@ func TestIsInside(t *testing.T) {
 			2002:808:808::1 168.63.129.17 2001:4860:4860::8888`: false,
 	} {
 		for _, text := range strings.Fields(list) {
-			if got := isInside(netip.MustParseAddr(text)); got != want {
+			if got := IsInside(netip.MustParseAddr(text)); got != want {
 				t.Errorf("%s: %t", text, got)
 			}
 		}
