@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -90,20 +91,21 @@ type claims struct {
 // ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, but for those
 // of Mercure's protocol, and be signed by that method. There is one key, so their "kid" has no meaning; one with "crit" is refused.
 func JWT(method string, key any) func(*http.Request) (Grant, error) {
-	return tokens(func(*jwt.Token) (any, error) { return key, nil }, method)
+	return tokens(func(context.Context, *jwt.Token) (any, error) { return key, nil }, method)
 }
 
-// tokens returns an authorization by tokens of some methods, whose keys keyOf returns.
-func tokens(keyOf jwt.Keyfunc, methods ...string) func(*http.Request) (Grant, error) {
+// tokens returns an authorization by tokens of some methods, whose keys keyOf returns. Its context
+// is the request's.
+func tokens(keyOf func(context.Context, *jwt.Token) (any, error), methods ...string) func(*http.Request) (Grant, error) {
 	parser := jwt.NewParser(jwt.WithValidMethods(methods), jwt.WithExpirationRequired())
 	lasting := jwt.NewParser(jwt.WithValidMethods(methods)) // Mercure leaves that to the issuer
-	known := func(t *jwt.Token) (any, error) {
-		if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
-			return nil, errCritical
-		}
-		return keyOf(t)
-	}
 	return func(r *http.Request) (Grant, error) {
+		known := func(t *jwt.Token) (any, error) {
+			if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
+				return nil, errCritical
+			}
+			return keyOf(r.Context(), t)
+		}
 		token := Token(r)
 		if token == "" {
 			return Grant{}, ErrNoToken

@@ -3,7 +3,6 @@ module github.com/socknotify/socknotify/gateway
 go 1.26.0
 
 require (
-	github.com/MicahParks/keyfunc/v3 v3.9.1
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
@@ -29,7 +28,6 @@ require (
 )
 
 require (
-	github.com/MicahParks/jwkset v0.11.4 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/gobwas/ws v1.5.0
 	github.com/google/go-tpm v0.9.8 // indirect

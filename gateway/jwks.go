@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/MicahParks/keyfunc/v3"
-	"golang.org/x/time/rate"
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/park"
 )
 
 // JWKS describes a set of public keys (RFC 7517) that a server publishes. Tokens are signed with one
@@ -23,7 +27,8 @@ import (
 type JWKS struct {
 	// URL is the address of the set. It must be https, and is not redirected.
 	URL string
-	// Private allows a server whose address is loopback, link-local or private.
+	// Private allows a server whose address is loopback, link-local or private, and the others of
+	// [park.IsInside].
 	Private bool
 	// Client is nil for one of the gateway's own. One that is given is not bound by Private, and must
 	// bound what it reads itself.
@@ -33,40 +38,208 @@ type JWKS struct {
 }
 
 const (
-	jwksTimeout  = 10 * time.Second
-	jwksInterval = time.Hour        // between two looks at the set
-	jwksUnknown  = 10 * time.Second // between two looks because of a key that is unknown
-	jwksPatience = time.Second      // of a request whose key is unknown
+	jwksTimeout  = 10 * time.Second // of a look at the set
+	jwksInterval = time.Hour        // between two looks
+	jwksUnknown  = 5 * time.Second  // between two looks because of keys that are unknown
+	jwksPatience = 3 * time.Second  // of a request whose key is unknown
 	maxJWKS      = 1 << 20          // bytes of the set
 )
 
 // Authorize returns an authorization by tokens that are signed with a key of the set. It is read
-// again each hour, and for a key that it does not have, at most every ten seconds, until ctx is done.
-// As long as it could not be read, there are no keys.
+// again each hour, and for a key that it does not have, at most every five seconds, until ctx is
+// done. As long as it could not be read, there are no keys. A key that cannot be used is left out,
+// and a warning names it.
 func (j JWKS) Authorize(ctx context.Context) (func(*http.Request) (Grant, error), error) {
+	k, err := j.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tokens(k.find, "RS256", "ES256", "EdDSA"), nil
+}
+
+// keys reads the set, and goes on to do so until ctx is done.
+func (j JWKS) keys(ctx context.Context) (*keySet, error) {
 	if u, err := url.Parse(j.URL); err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("gateway: %w: the URL of a JWKS must be https", socknotify.ErrInvalid)
 	}
-	log, client := j.Logger, j.Client
-	if log == nil {
-		log = slog.Default()
+	if j.Logger == nil {
+		j.Logger = slog.Default()
 	}
-	if client == nil {
-		client = j.client()
+	if j.Client == nil {
+		j.Client = j.client()
 	}
-	keys, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{j.URL}, keyfunc.Override{
-		Client: client, HTTPTimeout: jwksTimeout, RefreshInterval: jwksInterval,
-		RefreshUnknownKID: rate.NewLimiter(rate.Every(jwksUnknown), 1), RateLimitWaitMax: jwksPatience,
-		RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
-			return func(_ context.Context, err error) {
-				log.Warn("gateway: cannot read the keys of tokens", "err", err)
-			}
-		},
-	})
+	k := &keySet{JWKS: j, ctx: ctx, clock: clock.Current(), wake: make(chan struct{}, 1),
+		looked: make(chan struct{})}
+	k.hourly = k.clock.AfterFunc(jwksInterval, k.lookSoon)
+	k.look()
+	go k.run()
+	return k, nil
+}
+
+// A keySet has the keys of a JWKS. One goroutine looks at the set, each hour and after a token has
+// named a key that is unknown. A look belongs to no request, so it goes on when the request that has
+// caused it has ended. The looks because of unknown keys are jwksUnknown apart, and each token with
+// such a key is followed by one. So tokens with keys that do not exist, however many there are,
+// delay a new key by no more than that.
+type keySet struct {
+	JWKS
+	ctx    context.Context // ends the looks
+	clock  clock.Clock
+	hourly clock.Timer
+	wake   chan struct{} // makes run look
+	warned string        // what the last warning said of keys that are left out; used by look
+
+	mu      sync.Mutex
+	keys    []publicKey
+	looking bool
+	due     time.Time     // when a look because of an unknown key begins; zero if there is none to begin
+	next    time.Time     // when the one after that may begin
+	looked  chan struct{} // closed when a look has ended
+}
+
+var errUnknownKey = errors.New("the key is unknown")
+
+// find returns the keys with which a token may be signed. If there are none, there will be a look at
+// the set. find waits for one that is under way or begins now, as long as the request and
+// jwksPatience last.
+func (k *keySet) find(ctx context.Context, t *jwt.Token) (any, error) {
+	name, named := t.Header["kid"]
+	kid, ok := name.(string)
+	if named && !ok {
+		return nil, errors.New("the kid is not a string")
+	}
+	k.mu.Lock()
+	keys, known := match(k.keys, kid, named, t.Method.Alg())
+	if known || !named {
+		k.mu.Unlock()
+		return keys, nil // an empty set verifies nothing
+	}
+	looked, soon := k.looked, k.request()
+	k.mu.Unlock()
+	if !soon {
+		return nil, errUnknownKey
+	}
+	expired := make(chan struct{})
+	patience := k.clock.AfterFunc(jwksPatience, func() { close(expired) })
+	defer patience.Stop()
+	select {
+	case <-looked:
+	case <-expired:
+		return nil, errUnknownKey
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-k.ctx.Done():
+		return nil, errUnknownKey
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if keys, known = match(k.keys, kid, named, t.Method.Alg()); !known {
+		return nil, errUnknownKey
+	}
+	return keys, nil
+}
+
+// request makes a look begin because of an unknown key, when it may. It reports whether a look is
+// under way, or begins now. The caller holds k.mu.
+func (k *keySet) request() (soon bool) {
+	now := k.clock.Now()
+	if k.due.IsZero() {
+		k.due = now
+		if wait := k.next.Sub(now); wait > 0 {
+			k.due = k.next
+			k.clock.AfterFunc(wait, k.lookSoon)
+		} else {
+			k.lookSoon()
+		}
+		k.next = k.due.Add(jwksUnknown)
+	}
+	return k.looking || !k.due.After(now)
+}
+
+// match returns the keys with an id, or all if the token names none, that are for an algorithm. It
+// reports whether there is a key with the id.
+func match(keys []publicKey, kid string, named bool, algorithm string) (found jwt.VerificationKeySet, known bool) {
+	for _, key := range keys {
+		if named && key.id != kid {
+			continue
+		}
+		known = true
+		if key.algorithm == algorithm {
+			found.Keys = append(found.Keys, key.key)
+		}
+	}
+	return found, known
+}
+
+// lookSoon makes run look at the set.
+func (k *keySet) lookSoon() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks at the set when it is to, until the context is done.
+func (k *keySet) run() {
+	defer k.hourly.Stop()
+	for {
+		select {
+		case <-k.wake:
+			k.look()
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+// look reads the set. Without a valid answer the keys stay as they are.
+func (k *keySet) look() {
+	k.mu.Lock()
+	k.looking, k.due = true, time.Time{}
+	k.mu.Unlock()
+	k.hourly.Reset(jwksInterval)
+	keys, odd, err := k.read()
+	k.mu.Lock()
+	if err == nil {
+		k.keys = keys
+	}
+	k.looking = false
+	close(k.looked)
+	k.looked = make(chan struct{})
+	k.mu.Unlock()
+	text := strings.Join(odd, "; ")
+	switch {
+	case k.ctx.Err() != nil:
+	case err != nil:
+		k.Logger.Warn("gateway: cannot read the keys of tokens", "err", err)
+	case text != k.warned:
+		if k.warned = text; text != "" {
+			k.Logger.Warn("gateway: keys of tokens are left out", "keys", text)
+		}
+	}
+}
+
+// read makes one request for the set. odd has what is wrong with the keys that are left out.
+func (k *keySet) read() (keys []publicKey, odd []string, err error) {
+	ctx, cancel := context.WithTimeout(k.ctx, jwksTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, k.URL, nil)
 	if err != nil {
-		return nil, fmt.Errorf("gateway: JWKS: %w", err)
+		return nil, nil, err
 	}
-	return tokens(keys.Keyfunc, "RS256", "ES256", "EdDSA"), nil
+	answer, err := k.Client.Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Errorf("the status is %s", answer.Status)
+	}
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parseKeys(b)
 }
 
 var errPrivate = errors.New("the address is not public")
@@ -83,16 +256,19 @@ func (j JWKS) client() *http.Client {
 func outbound(private bool, timeout time.Duration) *http.Transport {
 	dialer := &net.Dialer{Timeout: timeout}
 	if !private {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(address)
-			if ip := to.Addr().Unmap(); err != nil || !ip.IsGlobalUnicast() || ip.IsPrivate() {
-				return errPrivate
-			}
-			return nil
-		}
+		dialer.Control = onlyPublic
 	}
 	return &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: timeout}
+}
+
+// onlyPublic is called with the address that is about to be connected to.
+func onlyPublic(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || park.IsInside(to.Addr()) {
+		return errPrivate
+	}
+	return nil
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

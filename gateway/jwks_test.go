@@ -13,10 +13,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +28,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 // jwk returns the public part of a key as a server publishes it.
@@ -45,11 +50,12 @@ func jwk(id string, key any) map[string]string {
 	}
 }
 
-// A keyServer publishes a set of keys.
+// A keyServer publishes a set of keys. While gate is locked it does not answer.
 type keyServer struct {
 	*httptest.Server
 	body  atomic.Pointer[[]byte]
 	asked atomic.Int64
+	gate  sync.RWMutex
 }
 
 func newKeyServer(t *testing.T) *keyServer {
@@ -57,6 +63,8 @@ func newKeyServer(t *testing.T) *keyServer {
 	s := new(keyServer)
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Add(1)
+		s.gate.RLock()
+		defer s.gate.RUnlock()
 		if r.URL.Path == "/moved" {
 			http.Redirect(w, r, "/", http.StatusFound)
 			return
@@ -177,6 +185,198 @@ func TestJWKSBounds(t *testing.T) {
 			t.Errorf("%s: %v, the log is %s", name, err, log.String())
 		}
 		log.mu.Unlock()
+	}
+}
+
+// A key server may take longer to answer than a request waits. The look at its set goes on without
+// the request, and the key is valid when the answer has come.
+func TestJWKSSlow(t *testing.T) {
+	clock := testclock.Install(t)
+	_, edKey, err := ed25519.GenerateKey(crand.Reader)
+	must(t, err)
+	s := newKeyServer(t)
+	s.publish()
+	hook, err := JWKS{URL: s.URL, Client: s.Client(), Logger: quiet}.Authorize(t.Context())
+	must(t, err)
+	s.publish(jwk("new", edKey))
+	clock.Advance(time.Minute)
+	s.gate.Lock()
+	first := make(chan error, 1)
+	go func() { first <- authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "new") }()
+	until(t, "the server is asked", func() bool { return s.asked.Load() == 2 })
+	until(t, "the request does not wait longer", func() bool {
+		clock.Advance(jwksPatience)
+		select {
+		case err := <-first:
+			return err != nil
+		default:
+			return false
+		}
+	})
+	second := make(chan error, 1)
+	go func() { second <- authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "new") }()
+	s.gate.Unlock()
+	must(t, <-second)
+	must(t, authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "new"))
+	if n := s.asked.Load(); n > 2 {
+		t.Errorf("the server was asked %d times, though the answer to the first look has the key", n)
+	}
+}
+
+// Tokens with invented keys in each second make no more looks than one in jwksUnknown. Nor do they
+// delay a new key by more than that, or wait longer than a request does.
+func TestJWKSInvented(t *testing.T) {
+	clock := testclock.Install(t)
+	_, edKey, err := ed25519.GenerateKey(crand.Reader)
+	must(t, err)
+	_, other, err := ed25519.GenerateKey(crand.Reader)
+	must(t, err)
+	s := newKeyServer(t)
+	s.publish()
+	k, err := JWKS{URL: s.URL, Client: s.Client(), Logger: quiet}.keys(t.Context())
+	must(t, err)
+	hook := tokens(k.find, "EdDSA")
+	var waiting atomic.Int64
+	try := func(key ed25519.PrivateKey, kid string, answer chan<- error) {
+		waiting.Add(1)
+		go func() {
+			defer waiting.Add(-1)
+			answer <- authorize(t, hook, jwt.SigningMethodEdDSA, key, "kid", kid)
+		}()
+	}
+	const seconds, each, published = 30, 40, 12
+	invented, genuine := make(chan error, seconds*each), make(chan error, seconds)
+	for second := range seconds {
+		if second == published {
+			s.publish(jwk("new", edKey))
+		}
+		for i := range each {
+			try(other, fmt.Sprint("invented ", second, i), invented)
+		}
+		if second >= published {
+			try(edKey, "new", genuine)
+		}
+		clock.Advance(time.Second)
+		until(t, "looks that are due have ended", func() bool {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return !k.looking && (k.due.IsZero() || k.due.After(clock.Now()))
+		})
+		if second >= published+int(jwksUnknown/time.Second) {
+			must(t, authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "new"))
+		}
+	}
+	if n, most := s.asked.Load(), int64(2+seconds/(jwksUnknown/time.Second)); n > most || n < 3 {
+		t.Errorf("the server was asked %d times in %d seconds, want at most %d", n, seconds, most)
+	}
+	until(t, "no request waits", func() bool {
+		clock.Advance(jwksPatience)
+		return waiting.Load() == 0
+	})
+	for range cap(invented) {
+		if err := <-invented; err == nil {
+			t.Fatal("an invented key was accepted")
+		}
+	}
+}
+
+// A key that cannot be used is left out, and one warning names it. The others are valid.
+func TestJWKSOddKeys(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(crand.Reader, 2048)
+	must(t, err)
+	short, err := rsa.GenerateKey(crand.Reader, 1024)
+	must(t, err)
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	must(t, err)
+	_, edKey, err := ed25519.GenerateKey(crand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(crand.Reader, template, template, rsaKey.Public(), rsaKey)
+	must(t, err)
+	b64 := base64.StdEncoding.EncodeToString
+	with := func(key map[string]any, more ...any) map[string]any {
+		for i := 0; i < len(more); i += 2 {
+			if key[more[i].(string)] = more[i+1]; more[i+1] == nil {
+				delete(key, more[i].(string))
+			}
+		}
+		return key
+	}
+	public := func(id string, key any, more ...any) map[string]any {
+		all := map[string]any{}
+		for name, value := range jwk(id, key) {
+			all[name] = value
+		}
+		return with(all, more...)
+	}
+	good := []any{
+		public("g0", edKey), public("g1", rsaKey, "use", "sig", "alg", "RS256", "x5c", []string{b64(certificate)}),
+		public("g2", ecKey, "key_ops", []string{"verify", "other"}, "other", map[string]int{"a": 1}),
+	}
+	zeros := base64.RawURLEncoding.EncodeToString(make([]byte, 32))
+	odd := map[string]any{
+		"use": public("use", rsaKey, "use", "tls"), "enc": public("enc", rsaKey, "use", "enc"),
+		"key_ops": public("key_ops", rsaKey, "key_ops", []string{"unknown"}),
+		"text":    public("text", rsaKey, "key_ops", "verify"),
+		"x5c":     public("x5c", rsaKey, "x5c", []string{"broken"}),
+		"der":     public("der", rsaKey, "x5c", []string{b64([]byte("broken"))}),
+		"other":   public("other", edKey, "x5c", []string{b64(certificate)}),
+		"no n":    public("no n", rsaKey, "n", nil), "no e": public("no e", rsaKey, "e", nil),
+		"e of 1": public("e of 1", rsaKey, "e", "AQ"), "1,024 bits": public("1,024 bits", short),
+		"base64":        public("base64", rsaKey, "n", "!"),
+		"off its curve": public("off its curve", ecKey, "y", zeros),
+		"short x":       public("short x", ecKey, "x", "AAAA"), "curve": public("curve", ecKey, "crv", "P-999"),
+		"short": public("short", edKey, "x", "AAAA"), "kty": public("kty", edKey, "kty", "new"),
+		"secret": public("secret", secret), "alg": public("alg", rsaKey, "alg", "RSA-OAEP"),
+		"key 2": 5, "key 3": public("", rsaKey, "kid", 7),
+	}
+	s := newKeyServer(t)
+	for name, key := range odd {
+		all := append([]any{good[0], key, key}, good[1:]...)
+		b := encode(map[string]any{"keys": all})
+		s.body.Store(&b)
+		var log lockedBuffer
+		ctx, cancel := context.WithCancel(t.Context())
+		k, err := JWKS{URL: s.URL, Client: s.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}.keys(ctx)
+		must(t, err)
+		k.look() // says nothing new
+		cancel()
+		hook := tokens(k.find, "RS256", "ES256", "EdDSA")
+		must(t, authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "g0"))
+		must(t, authorize(t, hook, jwt.SigningMethodRS256, rsaKey, "kid", "g1"))
+		must(t, authorize(t, hook, jwt.SigningMethodES256, ecKey, "kid", "g2"))
+		if len(k.keys) != len(good) {
+			t.Errorf("%s: there are %d keys", name, len(k.keys))
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), name) {
+			t.Errorf("%s: %d warnings: %s", name, n, log.String())
+		}
+	}
+	for _, text := range []string{"", "{}", "[]", `{"keys": 5}`, `{"keys": null}`, "<html>"} {
+		if _, _, err := parseKeys([]byte(text)); err == nil {
+			t.Errorf("%q is a set of keys", text)
+		}
+	}
+	if keys, odd, err := parseKeys([]byte(`{"keys": []}`)); len(keys)+len(odd) != 0 || err != nil {
+		t.Errorf("no keys: %v, %v, %v", keys, odd, err)
+	}
+}
+
+// No request of the configuration connects to an address that is inside of a network, in any form.
+func TestOutboundIsPublic(t *testing.T) {
+	for _, ip := range strings.Fields(`127.0.0.1 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 0.0.0.0
+		100.64.0.1 100.127.255.255 198.18.0.1 198.19.255.255 192.0.0.1 192.0.2.1 198.51.100.1 203.0.113.1
+		240.0.0.1 255.255.255.255 168.63.129.16 224.0.0.1 ::1 :: ::ffff:10.0.0.1 ::ffff:100.64.0.1 ::10.0.0.1
+		64:ff9b::10.0.0.1 64:ff9b::168.63.129.16 64:ff9b:1::10.0.0.1 64:ff9b:1::1 2002:a00:1::1
+		2002:6440:1::1 fec0::1 2001:db8::1 2001::1 fe80::1 fd00::1 ff02::1`) {
+		if err := onlyPublic("tcp", net.JoinHostPort(ip, "443"), nil); err != errPrivate {
+			t.Errorf("%s: %v", ip, err)
+		}
+	}
+	for _, ip := range strings.Fields("8.8.8.8 100.128.0.1 2606:4700:4700::1111 64:ff9b::8.8.8.8") {
+		if err := onlyPublic("tcp", net.JoinHostPort(ip, "443"), nil); err != nil {
+			t.Errorf("%s: %v", ip, err)
+		}
 	}
 }
 

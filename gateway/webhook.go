@@ -35,7 +35,8 @@ type Webhooks struct {
 	Secret []byte
 	// Timeout bounds an answer. 0 is a second.
 	Timeout time.Duration
-	// Private allows addresses that are loopback, link-local or private, and http.
+	// Private allows addresses that are loopback, link-local or private, and the others of
+	// [park.IsInside], and http.
 	Private bool
 	// AllowFailed lets clients do what was asked for when there is no valid answer. By default they
 	// get the status 503.
