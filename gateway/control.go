@@ -120,10 +120,8 @@ func (s *subscriber) unsubscribe(g *Gateway, filter string) {
 		if f.filter() != filter {
 			continue
 		}
-		first, was := f.expel(s, i)
-		if was {
-			g.hub.moved(f, s, false)
-		}
+		first := f.expel(s, i)
+		g.hub.tell(s, i)
 		if first {
 			s.to.unsubscribed(g, i)
 		}

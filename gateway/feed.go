@@ -294,28 +294,29 @@ func (f *feed) add(s *subscriber, topic int, after uint64) {
 	s.topics[topic].slot = int32(len(f.members))
 }
 
-// remove removes a client. It reports whether it was a member.
-func (f *feed) remove(s *subscriber, topic int) bool {
+// remove removes a client, if it is a member.
+func (f *feed) remove(s *subscriber, topic int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.drop(s, topic)
+	f.drop(s, topic)
 }
 
 // expel removes a client for good, also one that is not a member yet. It reports whether this is
-// the first time, and whether it was a member.
-func (f *feed) expel(s *subscriber, topic int) (first, was bool) {
+// the first time.
+func (f *feed) expel(s *subscriber, topic int) (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first = !s.topics[topic].gone
 	s.topics[topic].gone = true
-	return first, f.drop(s, topic)
+	f.drop(s, topic)
+	return first
 }
 
 // drop removes a client, if it is a member. The last member takes its place. The caller holds f.mu.
-func (f *feed) drop(s *subscriber, topic int) bool {
+func (f *feed) drop(s *subscriber, topic int) {
 	slot := s.topics[topic].slot
 	if slot == 0 {
-		return false
+		return
 	}
 	last := f.members[len(f.members)-1]
 	f.members[slot-1] = last
@@ -326,5 +327,4 @@ func (f *feed) drop(s *subscriber, topic int) bool {
 	if len(f.members) <= cap(f.members)/4 {
 		f.members = slices.Clone(f.members) // a feed that many have left must not keep their places
 	}
-	return true
 }

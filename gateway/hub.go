@@ -167,6 +167,7 @@ type subscription struct {
 	*feed
 	slot int32  // the client's place in feed.members and one more, or 0; guarded by feed.mu
 	gone bool   // the client was unsubscribed; guarded by feed.mu
+	told bool   // the others know that the client has joined; guarded by feed.mu
 	at   uint64 // the position of an eventStream; guarded by its mu
 }
 
@@ -498,7 +499,7 @@ func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 		return err
 	}
 	for i := range s.topics {
-		h.moved(s.topics[i].feed, s, true)
+		h.tell(s, i)
 	}
 	for _, o := range h.clients.missed(s) { // the client knows its id already
 		h.carryOut(o, s)
@@ -511,9 +512,8 @@ func (h *hub) leave(s *subscriber) {
 	h.clients.remove(s)
 	for i := range s.topics {
 		f := s.topics[i].feed
-		if f.remove(s, i) {
-			h.moved(f, s, false)
-		}
+		f.remove(s, i)
+		h.tell(s, i)
 		h.release(f)
 	}
 }

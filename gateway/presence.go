@@ -26,6 +26,7 @@ import (
 type presence struct {
 	hub     *hub
 	filters []string // topics that have presence
+	telling sync.Mutex
 
 	mu    sync.Mutex
 	nodes map[string]time.Time // when each node was heard of, this one included
@@ -185,7 +186,7 @@ func (p *presence) local(topic string) attendance {
 	defer f.mu.Unlock()
 	bytes := 0
 	for _, m := range f.members {
-		if !m.client.counts() {
+		if !m.client.counts() || !m.client.topics[m.topic].told { // it may leave before it has joined all
 			continue
 		}
 		one := h.memberOf(m.client)
@@ -207,9 +208,22 @@ func (s *subscriber) counts() bool {
 
 func (h *hub) memberOf(s *subscriber) attendee { return attendee{h.clients.name(s.id), s.user} }
 
-// moved tells the others that a client has joined or left the topic of a feed, if it has presence.
-func (h *hub) moved(f *feed, s *subscriber, joined bool) {
+// tell tells the others that a client has joined or left one of its topics, if that has presence and
+// they do not know it yet. A client may be unsubscribed while it joins, so what counts is whether it
+// is a member now, and the events are published in the order of that.
+func (h *hub) tell(s *subscriber, topic int) {
+	f := s.topics[topic].feed
 	if !f.counted() || !s.counts() {
+		return
+	}
+	h.presence.telling.Lock()
+	defer h.presence.telling.Unlock()
+	f.mu.Lock()
+	joined := s.topics[topic].slot != 0
+	told := s.topics[topic].told
+	s.topics[topic].told = joined
+	f.mu.Unlock()
+	if joined == told {
 		return
 	}
 	m := h.memberOf(s)

@@ -319,3 +319,76 @@ func TestPresenceElsewhere(t *testing.T) {
 		t.Errorf("got %s", m.Subject)
 	}
 }
+
+// A gatedSink takes events when its gate is open.
+type gatedSink struct {
+	waits chan struct{} // gets a value when the sink waits
+	gate  chan struct{} // closed when it is open
+}
+
+func (g *gatedSink) send(int, *event)           {}
+func (g *gatedSink) gap(int, string, span)      {}
+func (g *gatedSink) end(*Gateway, error)        {}
+func (g *gatedSink) unsubscribed(*Gateway, int) {}
+func (g *gatedSink) flush(ctx context.Context) error {
+	select {
+	case g.waits <- struct{}{}:
+	default:
+	}
+	select {
+	case <-g.gate:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A client is unsubscribed from a topic, or leaves, while it still gets what it has missed of
+// another one. The others do not learn of it in that topic, neither by an event nor by the list.
+func TestPresenceOfUnfinishedJoin(t *testing.T) {
+	setPresence(t, time.Hour, time.Second) // events alone must do
+	for _, topic := range []string{"room.1", "room.2"} {
+		s := newSite(t, t.TempDir(), Config{Presence: []string{"room.*"}, Authorize: JWT("HS256", secret)})
+		backend := backendToken(t)
+		s.publish("room.2", "missed")
+		w, err := openWS(s.url, "topic=$presence.room.1&topic=$presence.room.2"+watcher(t, "carol", "room.*"))
+		must(t, err)
+		defer w.close()
+		to := &gatedSink{make(chan struct{}, 1), make(chan struct{})}
+		ghost := &subscriber{to: to, id: s.hub.clients.newID(), identity: &identity{user: "ghost"}}
+		wants := []want{{filter: "room.1", after: position{s.hub.epoch, 1}},
+			{filter: "room.2", after: position{s.hub.epoch, 0}}}
+		joined := make(chan error, 1)
+		go func() { joined <- s.hub.join(t.Context(), ghost, wants) }()
+		<-to.waits // room.2 is read, and room.1 has the client
+		s.Gateway.carryOut(order{User: "ghost", Topic: topic}, ghost)
+		if got := s.present("room.1", backend...); len(got) != 0 {
+			t.Errorf("during the join: %v", got)
+		}
+		close(to.gate)
+		must(t, <-joined)
+		other := "room.1"
+		if topic == other {
+			other = "room.2"
+		}
+		if got := moves(t, w); got != "+ghost" {
+			t.Errorf("after the join: %s", got)
+		}
+		if got := s.present(topic, backend...); len(got) != 0 {
+			t.Errorf("%s has %v, who was unsubscribed", topic, got)
+		}
+		if got := s.present(other, backend...); !slices.Equal(got, []string{"ghost"}) {
+			t.Errorf("%s has %v", other, got)
+		}
+		s.hub.leave(ghost)
+		if got := moves(t, w); got != "-ghost" {
+			t.Errorf("after the end: %s", got)
+		}
+		dave, err := openWS(s.url, "topic="+topic+"&token="+user(t, "dave"))
+		must(t, err)
+		if got := moves(t, w); got != "+dave" {
+			t.Errorf("the next event is %s", got)
+		}
+		dave.close()
+	}
+}
