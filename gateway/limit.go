@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -23,6 +24,10 @@ type limiter struct {
 	prune int                  // the size at which full buckets are dropped
 }
 
+// maxSpan bounds the time in which a bucket is filled: times that are later than now by so much can
+// be compared.
+const maxSpan = math.MaxInt64 / 4
+
 // minPrune is the smallest size at which full buckets are dropped.
 const minPrune = 1024
 
@@ -31,8 +36,8 @@ func newLimiter(r Rate) *limiter {
 	if r.PerSecond <= 0 {
 		return nil
 	}
-	every := time.Second / time.Duration(r.PerSecond)
-	burst := time.Duration(cmp.Or(r.Burst, r.PerSecond))
+	every := max(time.Second/time.Duration(r.PerSecond), 1)
+	burst := min(time.Duration(cmp.Or(r.Burst, r.PerSecond)), maxSpan/every) // which is beyond any use
 	return &limiter{every: every, span: every * burst, clock: clock.Current(),
 		full: make(map[string]time.Time), prune: minPrune}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"testing"
@@ -50,6 +51,15 @@ func TestLimiter(t *testing.T) {
 	}
 	if n := len(l.full); n > 2*minPrune {
 		t.Errorf("%d clients are known", n)
+	}
+	for _, r := range []Rate{{1, math.MaxInt}, {math.MaxInt, 0}, {math.MaxInt, math.MaxInt}, {7, 1 << 40}} {
+		l := newLimiter(r)
+		for range 100 {
+			if wait := l.take("a"); wait != 0 {
+				t.Fatalf("%+v: a client waits for %v", r, wait)
+			}
+		}
+		clock.Advance(time.Hour)
 	}
 	if newLimiter(Rate{}) != nil || newLimiter(Rate{PerSecond: -1}) != nil ||
 		(*limiter)(nil).take("a") != 0 {
