@@ -38,14 +38,15 @@ type feed struct {
 	wild     bool
 
 	// What follows is guarded by mu, which is held while an event is given to all members.
-	begun   bool // floor is known
-	reading bool
-	closed  bool
-	mu      sync.Mutex
-	members []membership
-	floor   uint64
-	target  uint64
-	checked atomic.Uint64 // like floor, by the last audit; it may be the higher one
+	begun     bool // floor is known
+	reading   bool
+	closed    bool
+	mu        sync.Mutex
+	newcomers *newcomer // who read what they have missed
+	members   []membership
+	floor     uint64
+	target    uint64
+	checked   atomic.Uint64 // like floor, by the last audit; it may be the higher one
 }
 
 // starting is the time before a feed has begun. A topic may have one client, so what a feed needs
@@ -196,6 +197,9 @@ func (f *feed) read() {
 // dispatch gives an event to all members. No member makes it wait. The caller holds f.mu.
 func (f *feed) dispatch(e *event) {
 	f.hub.count.events.Add(1)
+	for n := f.newcomers; n != nil; n = n.next {
+		n.keep(e)
+	}
 	if f.filter() == mercureTopic { // the members choose among the events
 		f.dispatchUpdate(e)
 		return
@@ -217,6 +221,10 @@ func (f *feed) lose(missed span) {
 			m.client.to.gap(m.topic, gapRetention, span{max(missed.after, m.after), missed.through})
 		}
 	}
+	for n := f.newcomers; n != nil; n = n.next { // a read finds the gap
+		n.give()
+		n.behind = true
+	}
 	f.floor = max(f.floor, missed.through)
 	f.target = max(f.target, f.floor)
 }
@@ -235,11 +243,56 @@ func (f *feed) pass(horizon, first uint64) {
 	f.checked.Store(max(f.checked.Load(), horizon))
 }
 
-// attachRounds is how often attach reads the stream before it holds the feed for the rest.
-const attachRounds = 8
+// A newcomer is a client that reads what it has missed. Events that the feed dispatches in that time
+// are kept for it, up to a bound: beyond it, the client reads them from the stream as well.
+type newcomer struct {
+	next   *newcomer // of the same feed
+	events []*event
+	bytes  int
+	behind bool // events were not kept
+}
+
+const (
+	maxKept      = 1000 // events for a newcomer
+	maxKeptBytes = 1 << 20
+)
+
+// keep keeps an event. The caller holds the feed's mu.
+func (n *newcomer) keep(e *event) {
+	if n.bytes += len(e.data); n.behind || len(n.events) == maxKept || n.bytes > maxKeptBytes {
+		n.give()
+		n.behind = true
+		return
+	}
+	n.events = append(n.events, e)
+}
+
+// give returns the events that were kept, and forgets them. The caller holds the feed's mu.
+func (n *newcomer) give() []*event {
+	events := n.events
+	n.events, n.bytes = nil, 0
+	return events
+}
+
+// expect makes the feed keep the events after floor for a newcomer. The caller holds f.mu.
+func (f *feed) expect() *newcomer {
+	n := &newcomer{next: f.newcomers}
+	f.newcomers = n
+	return n
+}
+
+// dismiss makes the feed keep no further events for a newcomer. The caller holds f.mu.
+func (f *feed) dismiss(n *newcomer) {
+	for at := &f.newcomers; *at != nil; at = &(*at).next {
+		if *at == n {
+			*at = n.next
+			return
+		}
+	}
+}
 
 // attach makes s a member, from after a sequence. topic is the feed's place among its topics. What
-// was dispatched since is read from the stream and delivered first.
+// was dispatched since is read from the stream and delivered first. The feed goes on in that time.
 func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint64) error {
 	if f.live() {
 		f.mu.Lock()
@@ -250,7 +303,7 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 		}
 		return nil
 	}
-	for round := 0; ; round++ {
+	for joined := false; !joined; {
 		f.mu.Lock()
 		floor := f.floor
 		if floor <= after {
@@ -258,29 +311,50 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 			f.mu.Unlock()
 			return nil
 		}
-		hold := round == attachRounds // the topic is so busy that there is always more
-		if !hold {
-			f.mu.Unlock()
-		}
-		h := f.hub
-		last, err := h.history.replay(ctx, h.epoch, f.filter(), after, floor, func(e *event) error {
-			if m, ok := s.to.(*mercureStream); ok && m.replay(e) || !ok && s.deliver(topic, e) {
-				h.count.delivered.Add(1)
-			}
-			if hold {
-				return nil
-			}
-			return s.to.flush(ctx)
-		}, func(missed span) { s.to.gap(topic, gapRetention, missed) })
-		after = last
-		if hold {
-			if err == nil {
-				f.add(s, topic, after)
-			}
-			f.mu.Unlock()
-		}
-		if hold || err != nil {
+		n := f.expect()
+		f.mu.Unlock()
+		var err error
+		if after, joined, err = f.catchUp(ctx, s, topic, span{after, floor}, n); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// catchUp delivers to a client what was missed, from the stream, and then what was kept for it. It
+// returns the sequence up to which the client has the events, and reports whether it is a member
+// now: it is not if not all could be kept.
+func (f *feed) catchUp(ctx context.Context, s *subscriber, topic int, missed span, n *newcomer) (
+	after uint64, joined bool, err error) {
+	h := f.hub
+	give := func(e *event) error {
+		if m, ok := s.to.(*mercureStream); ok && m.replay(e) || !ok && s.deliver(topic, e) {
+			h.count.delivered.Add(1)
+		}
+		return s.to.flush(ctx)
+	}
+	after, err = h.history.replay(ctx, h.epoch, f.filter(), missed.after, missed.through, give,
+		func(lost span) { s.to.gap(topic, gapRetention, lost) })
+	for {
+		f.mu.Lock()
+		kept := n.give()
+		if joined = err == nil && !n.behind && len(kept) == 0; joined {
+			f.add(s, topic, after)
+		}
+		if joined || err != nil || n.behind {
+			f.dismiss(n)
+			f.mu.Unlock()
+			return after, joined, err
+		}
+		f.mu.Unlock()
+		for _, e := range kept {
+			if e.at.seq <= after { // the read has it
+				continue
+			}
+			if err = give(e); err != nil {
+				break
+			}
+			after = e.at.seq
 		}
 	}
 }

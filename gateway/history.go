@@ -147,14 +147,17 @@ func (s *streamState) leader() string {
 }
 
 const (
-	maxReads       = 8 // under way; more only wait for each other in the server
-	requestTimeout = 5 * time.Second
-	batchSize      = 256
-	batchBytes     = 1 << 20
-	recordHead     = 1 << 10 // bytes in which a stored event is larger than its message, at most
+	maxReads   = 8 // under way; more only wait for each other in the server
+	batchSize  = 256
+	batchBytes = 1 << 20
+	recordHead = 1 << 10 // bytes in which a stored event is larger than its message, at most
 	// The clocks of the nodes differ by so much at most, or by an eighth of the retention.
 	maxSkew = time.Second
 )
+
+// requestTimeout bounds one request to NATS. It is a variable, so that a test can show that a request
+// ends before.
+var requestTimeout = 5 * time.Second
 
 var (
 	errNoStream   = errors.New("gateway: the stream cannot be read")
@@ -195,7 +198,7 @@ func (h *history) readState() (s streamState, err error) {
 			Replicas []Member
 		} `json:"cluster"`
 	}
-	if err := h.call("STREAM.INFO.", nil, &answer); err != nil {
+	if err := h.call(h.ctx, "STREAM.INFO.", nil, &answer); err != nil {
 		return s, err
 	}
 	switch e := answer.Error; {
@@ -232,7 +235,7 @@ func (h *history) readState() (s streamState, err error) {
 	if n := answer.State.NumDeleted; n > 0 { // the leader was a replica with a hole
 		if hole := (holeKey{s.leader(), n}); hole != h.hole {
 			details := map[string]bool{"deleted_details": true}
-			if err := h.call("STREAM.INFO.", details, &answer); err != nil {
+			if err := h.call(h.ctx, "STREAM.INFO.", details, &answer); err != nil {
 				return s, err
 			}
 			if deleted := answer.State.Deleted; len(deleted) > 0 {
@@ -244,7 +247,7 @@ func (h *history) readState() (s streamState, err error) {
 	if c.MaxAge > 0 && s.first <= s.last {
 		young := asked.Add(min(maxSkew, c.MaxAge/8) - c.MaxAge)
 		if answer.State.FirstTime.Before(young) {
-			since, err := h.find(map[string]any{
+			since, err := h.find(h.ctx, map[string]any{
 				"start_time": young.UTC(), "next_by_subj": storedPrefix + ">"})
 			switch {
 			case err != nil:
@@ -262,12 +265,12 @@ func (h *history) readState() (s streamState, err error) {
 }
 
 // find returns the sequence of the event that a request describes, or 0. The leader answers.
-func (h *history) find(request any) (uint64, error) {
+func (h *history) find(ctx context.Context, request any) (uint64, error) {
 	var answer struct {
 		Error   *apiError
 		Message struct{ Seq uint64 }
 	}
-	err := h.call("STREAM.MSG.GET.", request, &answer)
+	err := h.call(ctx, "STREAM.MSG.GET.", request, &answer)
 	switch e := answer.Error; {
 	case err != nil:
 		return 0, err
@@ -286,12 +289,25 @@ type apiError struct {
 }
 
 // call makes one request of JetStream's API, which the leader of the stream answers.
-func (h *history) call(what string, request, answer any) error {
+func (h *history) call(ctx context.Context, what string, request, answer any) error {
 	var body []byte
 	if request != nil {
 		body = encode(request)
 	}
-	return callAPI(h.ctx, h.conn, "$JS.API."+what+h.name, body, answer)
+	ctx, cancel := h.bound(ctx)
+	defer cancel()
+	return callAPI(ctx, h.conn, "$JS.API."+what+h.name, body, answer)
+}
+
+// bound returns a context for one request: it ends with its caller's, with the history, and after
+// requestTimeout.
+func (h *history) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	stop := context.AfterFunc(h.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // callAPI makes one request of JetStream's API.
@@ -373,7 +389,7 @@ func (h *history) last(ctx context.Context, filter string) (uint64, error) {
 		return 0, err
 	}
 	defer h.release()
-	return h.find(map[string]string{"last_by_subj": storedPrefix + filter})
+	return h.find(ctx, map[string]string{"last_by_subj": storedPrefix + filter})
 }
 
 // A getRequest is a direct get.
@@ -408,8 +424,8 @@ func (h *history) get(ctx context.Context, r getRequest) (found batch, err error
 		return found, fmt.Errorf("%w: %w", errNoStream, err)
 	}
 	for {
-		ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
-		m, err := sub.NextMsgWithContext(ctx)
+		next, cancel := h.bound(ctx)
+		m, err := sub.NextMsgWithContext(next)
 		cancel()
 		if err != nil {
 			return found, fmt.Errorf("%w: %w", errNoStream, err)
@@ -473,7 +489,7 @@ func (h *history) has(ctx context.Context, seq uint64, data []byte) bool {
 		Error   *apiError
 		Message struct{ Data []byte }
 	}
-	err := h.call("STREAM.MSG.GET.", map[string]uint64{"seq": seq}, &answer)
+	err := h.call(ctx, "STREAM.MSG.GET.", map[string]uint64{"seq": seq}, &answer)
 	return err != nil || answer.Error != nil || bytes.Equal(answer.Message.Data, data)
 }
 

@@ -309,7 +309,25 @@ func (h *hub) started(f *feed, err error) {
 	close(f.starting.done)
 	if err == nil {
 		f.starting = nil
+		return
 	}
+	h.forget(f) // those who come now try again
+}
+
+// forget removes a feed, unless it was removed, and ends its subscription. The caller holds h.mu.
+func (h *hub) forget(f *feed) {
+	subject := f.sub.Subject
+	if h.feeds[subject] != f {
+		return
+	}
+	delete(h.feeds, subject)
+	if isReserved(f.filter()) {
+		h.own--
+	}
+	f.sub.Unsubscribe()
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
 }
 
 // addFeed subscribes for a new feed. The caller holds h.mu, and calls start and started.
@@ -367,17 +385,9 @@ func (h *hub) start(f *feed) error {
 func (h *hub) release(f *feed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f.refs--; f.refs > 0 {
-		return
+	if f.refs--; f.refs == 0 {
+		h.forget(f)
 	}
-	delete(h.feeds, f.sub.Subject)
-	if isReserved(f.filter()) {
-		h.own--
-	}
-	f.sub.Unsubscribe()
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
 }
 
 // A want is a filter, and the position after which the client wants its events. Without a position

@@ -36,7 +36,8 @@ type ask struct {
 const joinTimeout = time.Minute
 
 // subscribe returns a handler of requests to subscribe. It checks and counts the request, finds out where each topic begins,
-// and calls serve. ctx is done when the gateway is closed, or after joinTimeout.
+// and calls serve. ctx is done when the gateway is closed, when the client is known to be gone, or
+// after joinTimeout.
 func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
 	return g.subscribeBy(g.accept, g.beginTopics, serve)
 }
@@ -79,6 +80,7 @@ func (g *Gateway) subscribeBy(accept func(http.ResponseWriter, *http.Request) (a
 		}
 		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 		defer cancel()
+		defer context.AfterFunc(r.Context(), cancel)()
 		if err := begin(ctx, &a); err != nil {
 			g.unavailable(w, r, err)
 			return

@@ -1,0 +1,263 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A holder holds the reads of a stream, once each, until it is released.
+type holder struct {
+	s     *site
+	sub   *nats.Subscription
+	reads chan *nats.Msg
+}
+
+const readSubject = "$JS.API.DIRECT.GET." + defaultStream
+
+// holdReads makes reads wait that begin from now on.
+func holdReads(t *testing.T, s *site) *holder {
+	t.Helper()
+	const own = "test.read"
+	h := &holder{s: s, reads: make(chan *nats.Msg, 100)}
+	var err error
+	h.sub, err = s.node.Conn.Subscribe(own, func(m *nats.Msg) { h.reads <- m })
+	must(t, err)
+	must(t, s.node.Server.GlobalAccount().AddMapping(readSubject, own))
+	return h
+}
+
+// release lets a read go on, and further ones pass.
+func (h *holder) release(t *testing.T, read *nats.Msg) {
+	t.Helper()
+	h.s.node.Server.GlobalAccount().RemoveMapping(readSubject)
+	must(t, h.sub.Unsubscribe())
+	must(t, h.s.node.Conn.PublishRequest(readSubject, read.Reply, read.Data))
+}
+
+// A noter is a sink that notes sequences, and calls a function when it is flushed.
+type noter struct {
+	flushed func()
+
+	mu  sync.Mutex
+	got []uint64
+}
+
+func (n *noter) send(_ int, e *event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.got = append(n.got, e.at.seq)
+}
+func (n *noter) flush(context.Context) error {
+	if n.flushed != nil {
+		n.flushed()
+	}
+	return nil
+}
+func (n *noter) gap(int, string, span)      {}
+func (n *noter) end(*Gateway, error)        {}
+func (n *noter) unsubscribed(*Gateway, int) {}
+
+// has reports whether the sink has the events 1 to last, once each and in order.
+func (n *noter) has(last uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if uint64(len(n.got)) != last {
+		return false
+	}
+	for i, seq := range n.got {
+		if seq != uint64(i)+1 {
+			return false
+		}
+	}
+	return true
+}
+
+// joinFromFirst makes a client that begins with the first event of a topic.
+func joinFromFirst(s *site, to sink) (client *subscriber, joined chan error) {
+	client, joined = &subscriber{to: to}, make(chan error, 1)
+	wants := []want{{filter: "a", after: position{s.hub.epoch, 0}}}
+	go func() { joined <- s.hub.join(s.t.Context(), client, wants) }()
+	return client, joined
+}
+
+// While a client reads what it has missed, however long that takes, those who have joined get the
+// events at once. It gets those events after what it has read, from memory, or from the stream if
+// there are too many.
+func TestNewcomerHoldsNoFeed(t *testing.T) {
+	for _, more := range []uint64{30, maxKept + 1} {
+		s := newSite(t, t.TempDir(), Config{})
+		r, err := openSSE(s.url, "topic=a", "")
+		must(t, err)
+		defer r.close()
+		until(t, "the client has joined", func() bool { return s.members() == 1 })
+		for range 5 {
+			s.publish("a", "missed")
+		}
+		hold := holdReads(t, s)
+		to := new(noter)
+		client, joined := joinFromFirst(s, to)
+		read := <-hold.reads
+		for range more {
+			s.publish("a", "more")
+		}
+		for range 5 + more {
+			_, err := r.next()
+			must(t, err)
+		}
+		hold.release(t, read)
+		must(t, <-joined)
+		until(t, "the newcomer has all", func() bool { return to.has(5 + more) })
+		s.publish("a", "last")
+		until(t, "the newcomer has the last event", func() bool { return to.has(6 + more) })
+		if f := s.hub.all()[0]; f.newcomers != nil {
+			t.Error("the feed still keeps events")
+		}
+		s.hub.leave(client)
+	}
+}
+
+// A topic may be so busy that there is always more for a client that reads what it has missed. Its
+// reads hold no other client's events either.
+func TestNewcomerOfBusyTopic(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	r, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	defer r.close()
+	until(t, "the client has joined", func() bool { return s.members() == 1 })
+	s.publish("a", "missed")
+	f := s.hub.all()[0]
+	const busy = 12
+	n := 0
+	holding := make(chan *holder, 1)
+	to := &noter{flushed: func() { // one more event for each
+		if n++; n > busy {
+			return
+		}
+		seq := sequence(t, s.publish("a", "more"))
+		until(t, "the feed has it", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.floor >= seq
+		})
+		if n == 8 { // a read that begins now would be the ninth
+			holding <- holdReads(t, s)
+		}
+	}}
+	client, joined := joinFromFirst(s, to)
+	for range 9 {
+		_, err := r.next()
+		must(t, err)
+	}
+	hold := <-holding
+	s.publish("a", "at once")
+	_, err = r.next()
+	must(t, err)
+	select {
+	case read := <-hold.reads:
+		hold.release(t, read)
+		must(t, <-joined)
+	case err := <-joined:
+		must(t, err)
+		s.node.Server.GlobalAccount().RemoveMapping(readSubject)
+	}
+	s.hub.leave(client)
+}
+
+// A read ends when its caller's context does, and gives its place back: those of clients that have
+// gone are not kept from others.
+func TestReadsEndWithTheirCaller(t *testing.T) {
+	before := requestTimeout
+	requestTimeout = time.Hour
+	t.Cleanup(func() { requestTimeout = before })
+	s := newSite(t, t.TempDir(), Config{})
+	s.publish("a", "1")
+	s.publish("a", "2")
+	hold := holdReads(t, s)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	ended := make(chan error, maxReads)
+	for range maxReads {
+		go func() {
+			_, err := s.hub.history.get(ctx, getRequest{Seq: 1, Next: storedPrefix + ">", Batch: 1})
+			ended <- err
+		}()
+	}
+	var reads []*nats.Msg
+	for range maxReads {
+		reads = append(reads, <-hold.reads)
+	}
+	cancel(gone)
+	for range maxReads {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a read ends with %v", err)
+		}
+	}
+	// A client of a poll that has gone, which is sent what it has missed.
+	request, stop := context.WithCancel(t.Context())
+	answered := make(chan bool, 1)
+	go func() {
+		answered <- s.get(request, "/poll?topic=a&after="+position{s.hub.epoch, 1}.String())
+	}()
+	reads = append(reads, <-hold.reads)
+	stop()
+	if <-answered {
+		t.Error("the poll was answered")
+	}
+	until(t, "no place is taken", func() bool { return len(s.hub.history.slots) == 0 })
+	hold.release(t, reads[0])
+}
+
+// get makes a request, and reports whether there is an answer.
+func (s *site) get(ctx context.Context, path string) bool {
+	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
+	must(s.t, err)
+	answer, err := transport.RoundTrip(r)
+	if err == nil {
+		answer.Body.Close()
+	}
+	return err == nil
+}
+
+// A feed that could not begin is not there for those who come later, while clients that have waited
+// for it have not gone yet.
+func TestFailedStartIsNotInherited(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	for _, filter := range []string{"a", "live.a"} {
+		s.hub.mu.Lock()
+		failed, err := s.hub.addFeed(filter, subjectOf(filter))
+		must(t, err)
+		failed.refs++ // a client that waits
+		s.hub.mu.Unlock()
+		s.hub.started(failed, errors.New("a fault"))
+		f, err := s.hub.acquire(t.Context(), filter)
+		if err != nil {
+			t.Errorf("%s: a newcomer gets %v", filter, err)
+			s.hub.release(failed)
+			continue
+		}
+		s.hub.release(failed)
+		to := new(noter)
+		client := &subscriber{to: to}
+		must(t, s.hub.join(t.Context(), client, []want{{filter: filter, after: position{s.hub.epoch, 0}}}))
+		_, err = s.Publish(t.Context(), filter, []byte("x"), "")
+		must(t, err)
+		until(t, "the event comes", func() bool {
+			to.mu.Lock()
+			defer to.mu.Unlock()
+			return len(to.got) == 1
+		})
+		if all := s.hub.all(); !slices.Equal(all, []*feed{f}) {
+			t.Errorf("%s: the feeds are %v", filter, fmt.Sprint(all))
+		}
+		s.hub.leave(client)
+		s.hub.release(f)
+	}
+}
