@@ -52,7 +52,8 @@ func TestLimiter(t *testing.T) {
 	if n := len(l.full); n > 2*minPrune {
 		t.Errorf("%d clients are known", n)
 	}
-	for _, r := range []Rate{{1, math.MaxInt}, {math.MaxInt, 0}, {math.MaxInt, math.MaxInt}, {7, 1 << 40}} {
+	for _, r := range []Rate{{PerSecond: 1, Burst: math.MaxInt}, {PerSecond: math.MaxInt},
+		{PerSecond: math.MaxInt, Burst: math.MaxInt}, {PerSecond: 7, Burst: 1 << 40}} {
 		l := newLimiter(r)
 		for range 100 {
 			if wait := l.take("a"); wait != 0 {
