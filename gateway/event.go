@@ -108,7 +108,7 @@ func (p position) append(b []byte) []byte {
 }
 
 func (p position) String() string {
-	if p.seq == 0 && p.epoch == "" {
+	if p.seq == 0 && p.epoch == "" || p.epoch == foreign {
 		return ""
 	}
 	return string(p.append(nil))
@@ -129,6 +129,9 @@ func appendPositions(b []byte, epoch string, n int, at func(topic int) uint64) [
 
 // beginning is the id before the first event that the stream has, and the epoch of its position.
 const beginning = "first"
+
+// foreign is the epoch of the position that stands for an id of another server. No stream has it.
+const foreign = "?"
 
 // parsePositions parses an id, which has one position or several. The empty string is the zero position.
 func parsePositions(id string) (all []position, err error) {

@@ -312,7 +312,8 @@ func TestSeveralTopics(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	for _, id := range []string{"e-1.2", "e-1.2.3.4.5", "e-1.2.3.", "e-1.2.3.x"} {
+	for _, numbers := range []string{"1.2", "1.2.3.4.5", "1.2.3.", "1.2.3.x"} {
+		id := s.hub.epoch + "-" + numbers
 		if status, body := s.request("GET", "/events?"+query, "", "Last-Event-ID", id); status != 400 || body == "" {
 			t.Errorf("id %q: %d %s", id, status, body)
 		}

@@ -3,6 +3,8 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -90,5 +92,45 @@ func TestLastAfterRetention(t *testing.T) {
 	}
 	if n == 0 || n > 64 {
 		t.Errorf("%d events came", n)
+	}
+}
+
+// An EventSource keeps the id that it has got from the server that was there before. It is told of a
+// gap, and goes on with what is stored from now on.
+func TestIDOfAnotherServer(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	last := s.publish("a", "before")
+	for _, id := range []string{"42", "550e8400-e29b-41d4-a716-446655440000", "12345678-1234-4234-8234-123456789abc",
+		"other-1.2", "-", "x-", "a b", "?-7", "\xff", strings.Repeat("9", 4000)} {
+		r, err := openSSE(s.url, "topic=a&topic=b&topic=live.c", id)
+		if err != nil {
+			t.Errorf("%.50q: %v", id, err)
+			continue
+		}
+		m, err := r.next()
+		must(t, err)
+		want := []miss{{Topic: "a", Last: last}, {Topic: "b", Last: last}}
+		if m.Gap != gapEpoch || !slices.Equal(m.Missed, want) {
+			t.Errorf("%.50q: %+v", id, m)
+		}
+		last = s.publish("a", "after")
+		expect(t, r, message{Data: "after"})
+		r.close()
+		again, err := openSSE(s.url, "topic=a&topic=b&topic=live.c", r.lastID)
+		must(t, err)
+		last = s.publish("b", "again")
+		expect(t, again, message{Data: "again"})
+		again.close()
+	}
+	for path, id := range map[string]string{
+		"/events?topic=a": s.hub.epoch + "-x", "/events?topic=a&topic=b": s.hub.epoch + "-1.2.3",
+		"/poll?topic=a": "42", "/events?topic=a&after=42": ""} {
+		var header []string
+		if id != "" {
+			header = []string{"Last-Event-ID", id}
+		}
+		if status, body := s.request("GET", path, "", header...); status != http.StatusBadRequest {
+			t.Errorf("%s with %q: %d %s", path, id, status, body)
+		}
 	}
 }

@@ -275,7 +275,8 @@ func serveHealth(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n"
 func (g *Gateway) parseAsk(r *http.Request) (a ask, err error) {
 	query := r.URL.Query()
 	topics, after := query["topic"], query["after"]
-	if id := r.Header.Get("Last-Event-ID"); id != "" {
+	id := r.Header.Get("Last-Event-ID")
+	if id != "" {
 		after = []string{id}
 	}
 	switch {
@@ -285,6 +286,10 @@ func (g *Gateway) parseAsk(r *http.Request) (a ask, err error) {
 		return a, fmt.Errorf("more than %d topics", maxTopics)
 	}
 	positions, err := parseAfter(after, len(topics))
+	if err != nil && id != "" && r.URL.Path == "/events" && !strings.HasPrefix(id, g.hub.epoch+"-") {
+		// A browser keeps the id that it has got from the server before, and ends for good at a 400.
+		positions, err = []position{{epoch: foreign}}, nil
+	}
 	if err != nil {
 		return a, err
 	}
