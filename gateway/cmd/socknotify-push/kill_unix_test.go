@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,11 +46,13 @@ var (
 
 const (
 	killTopics    = 12
+	killQuiet     = 4                       // topics whose events come less often than the retention
 	killIRI       = "https://kill.example/" // the beginning of a topic of Mercure
 	killNone      = "none.*"                // a filter that has no event
 	killHeartbeat = time.Second
 	killWindow    = 2 * time.Minute // for which keys are remembered, if the retention is not shorter
 	killSilence   = 5 * time.Second // a client leaves a node that says nothing
+	killPatience  = time.Minute     // one that waits for its node leaves it
 )
 
 // A place is where an event is: the sequence in the stream of an era. Each restore makes an era.
@@ -79,6 +82,8 @@ type killTest struct {
 	// stream is replaced.
 	publishing sync.RWMutex
 
+	away *member // events are not published to it; nil in TestKill
+
 	mu     sync.Mutex
 	epochs []string // of each era
 	bases  []uint64 // the last sequence that an era has of the one before
@@ -106,7 +111,8 @@ type killClient struct {
 	got     []delivery
 	gaps    []missing
 	moves   int
-	partial bool // gaps of Mercure that a browser does not show
+	at      *member // the client does not leave it, while it is paused either; nil for any
+	partial bool    // gaps of Mercure that a browser does not show
 	failed  error
 }
 
@@ -187,10 +193,18 @@ func (c *killClient) done() bool {
 	return true
 }
 
+// silence is the time after which the client leaves a node that says nothing.
+func (c *killClient) silence() time.Duration {
+	if c.at != nil || strings.HasPrefix(c.filters[0], "t.quiet") {
+		return killPatience
+	}
+	return killSilence
+}
+
 // run moves between the nodes until the client is done.
 func (c *killClient) run() {
 	for !c.done() {
-		m := c.k.members[rand.IntN(len(c.k.members))]
+		m := cmp.Or(c.at, c.k.members[rand.IntN(len(c.k.members))])
 		c.moves++
 		stay := 5 + rand.IntN(300)
 		err := errors.New("unknown way")
@@ -216,7 +230,7 @@ func (c *killClient) run() {
 
 // stream follows a stream of Server-Sent Events for so many blocks.
 func (c *killClient) stream(m *member, path string, stay int) error {
-	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(m.url, "http://"), killSilence)
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(m.url, "http://"), c.silence())
 	if err != nil {
 		return err
 	}
@@ -230,7 +244,7 @@ func (c *killClient) stream(m *member, path string, stay int) error {
 	}
 	io.WriteString(conn, "\r\n")
 	in := bufio.NewReader(conn)
-	conn.SetReadDeadline(time.Now().Add(killSilence))
+	conn.SetReadDeadline(time.Now().Add(c.silence()))
 	answer, err := http.ReadResponse(in, nil)
 	if err != nil {
 		return err
@@ -246,7 +260,7 @@ func (c *killClient) stream(m *member, path string, stay int) error {
 		c.gaps = append(c.gaps, missing{c.filters[0], c.lastID[1:], at[1:]})
 		c.setID(at)
 	}
-	return c.blocks(in, stay, func() { conn.SetReadDeadline(time.Now().Add(killSilence)) })
+	return c.blocks(in, stay, func() { conn.SetReadDeadline(time.Now().Add(c.silence())) })
 }
 
 // blocks reads blocks of Server-Sent Events. alive is called before each line.
@@ -359,7 +373,7 @@ func (c *killClient) poll(m *member, stay int) error {
 		r, err := http.NewRequest("GET", m.url+"/poll?"+query.Encode(), nil)
 		must(c.k.t, err)
 		r.Header.Set("Authorization", "Bearer "+c.k.token)
-		b, status, err := c.k.do(r, killSilence)
+		b, status, err := c.k.do(r, c.silence())
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("%d: %s", status, b)
 		}
@@ -404,6 +418,9 @@ func (k *killTest) publish(topic, data string, private bool) bool {
 			path, body = "/.well-known/mercure", f.Encode()
 		}
 		m := k.members[rand.IntN(len(k.members))]
+		if m == k.away {
+			continue
+		}
 		r, err := http.NewRequest("POST", m.url+path, strings.NewReader(body))
 		must(k.t, err)
 		r.Header.Set("Authorization", "Bearer "+k.token)
@@ -706,6 +723,70 @@ func (k *killTest) probe() {
 	k.publish(killIRI+"0", fmt.Sprintf("%s0 probe %d", killIRI, n), false)
 }
 
+// A node is paused until all events that came before, and some that have come since, have left the
+// stream. Its clients follow a topic each, and stay. The next event of each topic comes at a time of
+// its own after the node has woken. Each event that was acknowledged comes once, or is in a gap.
+func TestPausedBeyondRetention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three processes, and waits for the retention")
+	}
+	const age, topics = 4 * time.Second, 40
+	k := startKill(t, age)
+	woken := k.members[2]
+	k.away = woken
+	var clients []*killClient
+	var following sync.WaitGroup
+	for i := range topics {
+		topic := fmt.Sprint("t.quiet", i)
+		c := &killClient{k: k, way: []string{"sse", "poll"}[i%2], filters: []string{topic},
+			after: []string{k.begin}, lastID: k.begin, at: woken}
+		clients = append(clients, c)
+		following.Go(c.run)
+	}
+	publish := func(topic int, what string) {
+		name, n := fmt.Sprint("t.quiet", topic), 0
+		until(t, what+" is acknowledged", func() bool {
+			n++
+			return k.publish(name, fmt.Sprintf("%s %s %d", name, what, n), false)
+		})
+	}
+	for i := range topics {
+		publish(i, "before")
+	}
+	must(t, woken.Signal(syscall.SIGSTOP))
+	for i := range topics {
+		publish(i, "lost")
+	}
+	last := k.place(k.acked[len(k.acked)-1].id).seq
+	// The others close their routes to the node. It wakes for a moment, in which it finds that it
+	// has not heard of its leader for a long time.
+	await.Pause(2 * age)
+	must(t, woken.Signal(syscall.SIGCONT))
+	await.Pause(age / 16)
+	must(t, woken.Signal(syscall.SIGSTOP))
+	await.Pause(2 * age)
+	until(t, "the events have left the stream", func() bool { return k.status(k.members[0]).First > last })
+	must(t, woken.Signal(syscall.SIGCONT))
+	for i := range topics {
+		publish(i, "after")
+		await.Pause(age / 128) // the node makes its routes again, and is told of the leader
+	}
+	k.whole()
+	for i := range topics {
+		publish(i, "end")
+	}
+	k.finish()
+	k.wait(&following, clients)
+	told := 0
+	for _, c := range clients {
+		_, n := c.check()
+		told += n
+	}
+	if told == 0 {
+		t.Error("no event has left the stream before its client was told")
+	}
+}
+
 // startKill starts the cluster, and publishes the event after which all clients begin.
 func startKill(t *testing.T, age time.Duration) *killTest {
 	k := &killTest{t: t, age: age}
@@ -738,6 +819,9 @@ func (k *killTest) clients() (all []*killClient) {
 	for i := range *killClients {
 		c := &killClient{k: k, way: []string{"sse", "websocket", "poll", "mercure"}[i%4]}
 		topic := fmt.Sprint("t.", i%killTopics)
+		if i/16%2 == 1 && i%4%2 == 0 { // of a WebSocket that is not told that time has passed, done knows nothing
+			topic = fmt.Sprint("t.quiet", i%killQuiet)
+		}
 		switch kind := i / 4 % 4; {
 		case c.way == "mercure":
 			c.filters = [][]string{{fmt.Sprint(killIRI, i%killTopics)}, {killIRI + "{id}"}, {"*"},
@@ -829,7 +913,7 @@ func (k *killTest) finish() {
 
 // Nodes of a cluster are killed and paused, one or two at a time, some for longer than the
 // retention, and once the cluster is lost and made from an old backup. Clients of each way move
-// between the nodes. Each event that was acknowledged comes to each of its clients once, and those
+// between the nodes; those of quiet topics stay at a node that is paused. Each event that was acknowledged comes to each of its clients once, and those
 // of a filter in order, or the client is told of a gap that has it; and no gap has an event that
 // comes. No EventSource of a browser is dead at the end.
 func TestKill(t *testing.T) {
@@ -838,6 +922,31 @@ func TestKill(t *testing.T) {
 	}
 	t.Run("short retention", func(t *testing.T) { testKill(t, 8*time.Second) })
 	t.Run("long retention", func(t *testing.T) { testKill(t, time.Hour) })
+}
+
+// wait waits until all clients have everything up to the last event that counts.
+func (k *killTest) wait(following *sync.WaitGroup, clients []*killClient) {
+	k.t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		following.Wait()
+		close(ended)
+	}()
+	for began := time.Now(); ; {
+		k.probe()
+		select {
+		case <-ended:
+			return
+		default:
+			if time.Since(began) < 3*time.Minute {
+				continue
+			}
+			for _, c := range clients {
+				k.t.Logf("%s %v: at %v, %v", c.way, c.filters, c.after, c.failed)
+			}
+			k.t.Fatalf("timed out waiting for clients to have everything up to %s", k.end)
+		}
+	}
 }
 
 func testKill(t *testing.T, age time.Duration) {
@@ -862,30 +971,21 @@ func testKill(t *testing.T, age time.Duration) {
 			}
 		})
 	}
+	publishing.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			topic := fmt.Sprint("t.quiet", n%killQuiet)
+			k.publish(topic, fmt.Sprintf("%s quiet %d", topic, n), false)
+			select {
+			case <-time.After(rand.N(2 * min(k.age, killLonger/2) / killQuiet)):
+			case <-ctx.Done():
+			}
+		}
+	})
 	k.harm(ctx)
 	publishing.Wait()
 	k.whole()
 	k.finish()
-	ended := make(chan struct{})
-	go func() {
-		following.Wait()
-		close(ended)
-	}()
-	for began := time.Now(); ; {
-		k.probe()
-		select {
-		case <-ended:
-		default:
-			if time.Since(began) < 3*time.Minute {
-				continue
-			}
-			for _, c := range clients {
-				t.Logf("%s %v: at %v, %v", c.way, c.filters, c.after, c.failed)
-			}
-			t.Fatalf("timed out waiting for clients to have everything up to %s", k.end)
-		}
-		break
-	}
+	k.wait(&following, clients)
 	if b != nil {
 		k.collect(b, browsing)
 	}
