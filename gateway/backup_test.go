@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
@@ -216,6 +217,14 @@ func TestStreamChanges(t *testing.T) {
 	if _, err := New(t.Context(), three); !errors.Is(err, ErrStream) {
 		t.Errorf("three replicas on one node: %v", err)
 	}
+	long := Config{Conn: node.Conn, Stream: StreamConfig{Name: "LONG", Window: 25 * time.Hour}, Logger: quiet}
+	if _, err := New(t.Context(), long); !errors.Is(err, ErrStream) || !strings.Contains(err.Error(), "Window 25h") {
+		t.Errorf("a window that is longer than the retention: %v", err)
+	}
+	long.Stream.MaxAge = 24 * time.Hour
+	if _, err := New(t.Context(), long); !errors.Is(err, socknotify.ErrInvalid) || !strings.Contains(err.Error(), "Window") {
+		t.Errorf("a window that is longer than the retention, both given: %v", err)
+	}
 	js := must1(jetstream.New(node.Conn))
 	for _, c := range []struct {
 		set          StreamConfig
@@ -235,6 +244,9 @@ func TestStreamChanges(t *testing.T) {
 		{set: StreamConfig{Replicas: 3},
 			age: 30 * time.Second, window: 30 * time.Second, bytes: 4 << 20,
 			failed: "Replicas from 1 to 3"},
+		{set: StreamConfig{Window: time.Hour},
+			age: 30 * time.Second, window: 30 * time.Second, bytes: 4 << 20,
+			failed: "Window from 30s to 1h"},
 	} {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))

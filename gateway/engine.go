@@ -305,7 +305,9 @@ type StreamConfig struct {
 	Replicas int           // of a new stream, 0 is 1
 	MaxAge   time.Duration // how long events are kept; 0 is 24 hours
 	MaxBytes int64         // how many bytes are kept, of each replica; 0 is 1 GiB
-	Window   time.Duration // how long publishers' keys are remembered; 0 is 2 minutes
+	// Window is how long publishers' keys are remembered, at most MaxAge. 0 is 2 minutes, or MaxAge if
+	// that is less.
+	Window time.Duration
 	// Restore, if not nil, is a backup from which the stream is made if there is none, with the
 	// backup's configuration where a field is zero. Await makes the gateway wait for the stream
 	// instead, until another node has restored it.
@@ -324,9 +326,9 @@ func (c *StreamConfig) apply(ctx context.Context, js jetstream.JetStream,
 	names := differ(nil, "Replicas", &changed.Replicas, c.Replicas)
 	names = differ(names, "MaxAge", &changed.MaxAge, c.MaxAge)
 	names = differ(names, "MaxBytes", &changed.MaxBytes, c.MaxBytes)
-	window := cmp.Or(c.Window, now.Duplicates)
-	if changed.MaxAge > 0 {
-		window = min(window, changed.MaxAge)
+	window := c.Window
+	if window == 0 && changed.MaxAge > 0 {
+		window = min(now.Duplicates, changed.MaxAge)
 	}
 	names = differ(names, "Window", &changed.Duplicates, window)
 	if len(names) == 0 {
@@ -444,7 +446,7 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 	config := jetstream.StreamConfig{
 		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: cmp.Or(c.Replicas, 1),
 		MaxAge: maxAge, MaxBytes: cmp.Or(c.MaxBytes, 1<<30),
-		Duplicates: min(cmp.Or(c.Window, 2*time.Minute), maxAge),
+		Duplicates: cmp.Or(c.Window, min(2*time.Minute, maxAge)),
 		Storage:    jetstream.FileStorage, Discard: jetstream.DiscardOld,
 		AllowDirect: true, DenyDelete: true, DenyPurge: true,
 		MaxMsgSize: int32(min(maxEvent+maxHeaders, math.MaxInt32)),

@@ -238,6 +238,8 @@ func (c *Config) prepare() error {
 		return invalid("SlowPolicy is unknown")
 	case s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0:
 		return invalid("a number of Stream is negative")
+	case s.MaxAge > 0 && s.Window > s.MaxAge:
+		return invalid("Stream.Window is %v, longer than Stream.MaxAge, %v", s.Window, s.MaxAge)
 	}
 	if err := c.check(invalid); err != nil {
 		return err

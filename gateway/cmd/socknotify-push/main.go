@@ -142,7 +142,8 @@ func (o *options) storeFlags(f *flag.FlagSet) {
 	f.Int64Var(&o.config.Stream.MaxBytes, "max-bytes", 0,
 		"how many bytes of events are kept (default those of the stream, 1 GiB for a new one)")
 	f.DurationVar(&o.config.Stream.Window, "window", 0,
-		"how long idempotency keys are remembered (default that of the stream, 2m for a new one)")
+		"how long idempotency keys are remembered, at most --max-age "+
+			"(default that of the stream, 2m or --max-age for a new one)")
 	f.StringVar(&o.restore, "restore", "", "file of a backup, from which the stream is made if there is none")
 	f.BoolVar(&o.config.Stream.Await, "await-stream", false,
 		"wait until another member has restored the stream, do not make it")
@@ -216,6 +217,8 @@ func (o *options) check() error {
 		return errors.New("--mercure needs --jwt-secret or --jwks")
 	case !o.mercure && o.mercureConfig != (gateway.MercureConfig{}):
 		return errors.New("--mercure-anonymous and --mercure-subscriptions need --mercure")
+	case o.config.Stream.MaxAge > 0 && o.config.Stream.Window > o.config.Stream.MaxAge:
+		return fmt.Errorf("--window %v is longer than --max-age %v", o.config.Stream.Window, o.config.Stream.MaxAge)
 	case o.sync != "always" && o.sync != "interval":
 		return fmt.Errorf("--sync %s: want always or interval", o.sync)
 	case o.slow != "close" && o.slow != "drop":
