@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -76,6 +77,8 @@ func Token(r *http.Request) string {
 // claims are the claims of a token, such as
 //
 //	{"sub":"alice","push":{"read":["orders.>"],"write":[]},"exp":1800000000}
+//
+// A name with capitals is that of another claim (RFC 7519, section 4).
 type claims struct {
 	jwt.RegisteredClaims
 	Push struct {
@@ -85,20 +88,74 @@ type claims struct {
 		Control  bool     `json:"control"`
 	} `json:"push"`
 	Mercure MercureGrant `json:"mercure"`
+
+	mercure bool // there is such a claim
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *claims) UnmarshalJSON(b []byte) error {
+	var push, mercure json.RawMessage
+	if err := exactly(b, map[string]any{"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience,
+		"exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "push": &push, "mercure": &mercure,
+	}); err != nil {
+		return err
+	}
+	c.mercure = mercure != nil && string(mercure) != "null"
+	p, m := &c.Push, &c.Mercure
+	return errors.Join(
+		exactly(push, map[string]any{"read": &p.Read, "write": &p.Write, "presence": &p.Presence, "control": &p.Control}),
+		exactly(mercure, map[string]any{"publish": &m.Publish, "subscribe": &m.Subscribe, "payload": &m.Payload}))
+}
+
+// exactly decodes members of an object whose names are exactly these: package json takes other
+// capitals for the same name.
+func exactly(object []byte, members map[string]any) error {
+	var all map[string]json.RawMessage
+	if object != nil {
+		if err := json.Unmarshal(object, &all); err != nil {
+			return err
+		}
+	}
+	for name, to := range members {
+		if b, ok := all[name]; ok {
+			if err := json.Unmarshal(b, to); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// A Require is what tokens must have besides a signature, for keys with which tokens for others are
+// signed too. An empty field requires nothing.
+type Require struct {
+	Issuer   string // the claim "iss"
+	Audience string // the claim "aud", or one of them
 }
 
 // JWT returns an authorization by signed tokens. key is as jwt.Parser expects for the method: a []byte for HS256, an
 // ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, but for those
-// of Mercure's protocol, and be signed by that method. There is one key, so their "kid" has no meaning; one with "crit" is refused.
-func JWT(method string, key any) func(*http.Request) (Grant, error) {
-	return tokens(func(context.Context, *jwt.Token) (any, error) { return key, nil }, method)
+// of Mercure's protocol, and be signed by that method, and have what require says. There is one key, so their "kid" has no
+// meaning; one with "crit" is refused.
+func JWT(method string, key any, require ...Require) func(*http.Request) (Grant, error) {
+	return tokens(func(context.Context, *jwt.Token) (any, error) { return key, nil }, require, method)
 }
 
 // tokens returns an authorization by tokens of some methods, whose keys keyOf returns. Its context
 // is the request's.
-func tokens(keyOf func(context.Context, *jwt.Token) (any, error), methods ...string) func(*http.Request) (Grant, error) {
-	parser := jwt.NewParser(jwt.WithValidMethods(methods), jwt.WithExpirationRequired())
-	lasting := jwt.NewParser(jwt.WithValidMethods(methods)) // Mercure leaves that to the issuer
+func tokens(keyOf func(context.Context, *jwt.Token) (any, error), require []Require,
+	methods ...string) func(*http.Request) (Grant, error) {
+	options := []jwt.ParserOption{jwt.WithValidMethods(methods)}
+	for _, r := range require {
+		if r.Issuer != "" {
+			options = append(options, jwt.WithIssuer(r.Issuer))
+		}
+		if r.Audience != "" {
+			options = append(options, jwt.WithAudience(r.Audience))
+		}
+	}
+	lasting := jwt.NewParser(options...) // Mercure leaves that to the issuer
+	parser := jwt.NewParser(append(options, jwt.WithExpirationRequired())...)
 	return func(r *http.Request) (Grant, error) {
 		known := func(t *jwt.Token) (any, error) {
 			if _, ok := t.Header["crit"]; ok { // RFC 7515, section 4.1.11: no extension is known here
@@ -117,6 +174,9 @@ func tokens(keyOf func(context.Context, *jwt.Token) (any, error), methods ...str
 		}
 		if _, err := parser.ParseWithClaims(token, &c, known); err != nil {
 			return Grant{}, fmt.Errorf("gateway: token: %w", err)
+		}
+		if isMercure(r) && !c.mercure { // a token for something else, and perhaps one that lasts
+			return Grant{}, fmt.Errorf("%w with the claim mercure", ErrNoToken)
 		}
 		for _, t := range slices.Concat(c.Push.Read, c.Push.Write, c.Push.Presence) {
 			if err := checkTopic(t, true); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -344,4 +345,56 @@ func TestDrain(t *testing.T) {
 		t.Errorf("a new client: %d", status)
 	}
 	until(t, "all have left", func() bool { return s.Stats().Conns == 0 })
+}
+
+// A token is valid for the issuer and the audience that are required, by claims whose names are
+// exactly theirs, and for Mercure if it has its claim.
+func TestRequiredClaims(t *testing.T) {
+	now := time.Now()
+	later, earlier := now.Add(time.Hour).Unix(), now.Add(-time.Hour).Unix()
+	sign := func(claims jwt.MapClaims) string {
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
+		must(t, err)
+		return token
+	}
+	both := Require{Issuer: "https://id.example", Audience: "push"}
+	push := map[string]any{"read": []string{"a"}, "READ": []string{">"}, "Read": []string{">"}}
+	for name, c := range map[string]struct {
+		require []Require
+		path    string
+		claims  jwt.MapClaims
+		want    bool
+	}{
+		"nothing is required":  {nil, "/events", jwt.MapClaims{"exp": later}, true},
+		"an empty requirement": {[]Require{{}}, "/events", jwt.MapClaims{"exp": later}, true},
+		"both": {[]Require{both}, "/events",
+			jwt.MapClaims{"exp": later, "iss": both.Issuer, "aud": "push"}, true},
+		"one of several audiences": {[]Require{both}, "/events",
+			jwt.MapClaims{"exp": later, "iss": both.Issuer, "aud": []string{"mail", "push"}}, true},
+		"another audience": {[]Require{both}, "/events",
+			jwt.MapClaims{"exp": later, "iss": both.Issuer, "aud": "mail"}, false},
+		"no audience":    {[]Require{both}, "/events", jwt.MapClaims{"exp": later, "iss": both.Issuer}, false},
+		"another issuer": {[]Require{both}, "/events", jwt.MapClaims{"exp": later, "iss": "x", "aud": "push"}, false},
+		"no issuer":      {[]Require{both}, "/events", jwt.MapClaims{"exp": later, "aud": "push"}, false},
+		"names in capitals": {[]Require{both}, "/events",
+			jwt.MapClaims{"exp": later, "ISS": both.Issuer, "AUD": "push"}, false},
+		"an EXP beside exp":     {nil, "/events", jwt.MapClaims{"exp": earlier, "eXP": later, "zEXP": later}, false},
+		"an EXP alone":          {nil, "/events", jwt.MapClaims{"EXP": later}, false},
+		"for Mercure":           {nil, mercurePath, jwt.MapClaims{"mercure": map[string]any{}}, true},
+		"without its claim":     {nil, mercurePath, jwt.MapClaims{"exp": later}, false},
+		"null for its claim":    {nil, mercurePath, jwt.MapClaims{"mercure": nil}, false},
+		"its claim in capitals": {nil, mercurePath, jwt.MapClaims{"MERCURE": map[string]any{}}, false},
+		"for Mercure, required": {[]Require{both}, mercurePath, jwt.MapClaims{"mercure": map[string]any{}}, false},
+	} {
+		c.claims["push"], c.claims["PUSH"] = push, map[string]any{"read": []string{">"}}
+		r := httptest.NewRequest("GET", c.path, nil)
+		r.Header.Set("Authorization", "Bearer "+sign(c.claims))
+		grant, err := JWT("HS256", secret, c.require...)(r)
+		if (err == nil) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && !slices.Equal(grant.Read, []string{"a"}) {
+			t.Errorf("%s: it may read %v", name, grant.Read)
+		}
+	}
 }

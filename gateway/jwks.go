@@ -30,6 +30,8 @@ type JWKS struct {
 	// Private allows a server whose address is loopback, link-local or private, and the others of
 	// [park.IsInside].
 	Private bool
+	// Require is what the tokens must have. A server that signs tokens for others too needs it.
+	Require Require
 	// Client is nil for one of the gateway's own. One that is given is not bound by Private, and must
 	// bound what it reads itself.
 	Client *http.Client
@@ -54,7 +56,7 @@ func (j JWKS) Authorize(ctx context.Context) (func(*http.Request) (Grant, error)
 	if err != nil {
 		return nil, err
 	}
-	return tokens(k.find, "RS256", "ES256", "EdDSA"), nil
+	return tokens(k.find, []Require{j.Require}, "RS256", "ES256", "EdDSA"), nil
 }
 
 // keys reads the set, and goes on to do so until ctx is done.

@@ -235,7 +235,7 @@ func TestJWKSInvented(t *testing.T) {
 	s.publish()
 	k, err := JWKS{URL: s.URL, Client: s.Client(), Logger: quiet}.keys(t.Context())
 	must(t, err)
-	hook := tokens(k.find, "EdDSA")
+	hook := tokens(k.find, nil, "EdDSA")
 	var waiting atomic.Int64
 	try := func(key ed25519.PrivateKey, kid string, answer chan<- error) {
 		waiting.Add(1)
@@ -341,7 +341,7 @@ func TestJWKSOddKeys(t *testing.T) {
 		must(t, err)
 		k.look() // says nothing new
 		cancel()
-		hook := tokens(k.find, "RS256", "ES256", "EdDSA")
+		hook := tokens(k.find, nil, "RS256", "ES256", "EdDSA")
 		must(t, authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "g0"))
 		must(t, authorize(t, hook, jwt.SigningMethodRS256, rsaKey, "kid", "g1"))
 		must(t, authorize(t, hook, jwt.SigningMethodES256, ecKey, "kid", "g2"))

@@ -156,6 +156,9 @@ func (o *options) clientFlags(f *flag.FlagSet) {
 	f.StringVar(&o.jwks.URL, "jwks", "",
 		"https URL of the public keys of RS256, ES256 and EdDSA tokens, instead of --jwt-secret")
 	f.BoolVar(&o.jwks.Private, "jwks-private", false, "allow a private or loopback address for --jwks")
+	f.StringVar(&o.jwks.Require.Issuer, "jwt-issuer", "", "claim iss that tokens must have; none without it")
+	f.StringVar(&o.jwks.Require.Audience, "jwt-audience", "",
+		"audience that must be among those of the claim aud of tokens; none without it")
 	listVar(f, &o.config.Origins, "origins",
 		"origins whose pages may use the gateway, separated by commas; * is all")
 	listVar(f, &o.config.PublishOrigins, "publish-origins",
@@ -223,6 +226,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--sync %s: want always or interval", o.sync)
 	case o.slow != "close" && o.slow != "drop":
 		return fmt.Errorf("--slow-policy %s: want close or drop", o.slow)
+	case o.jwks.Require != (gateway.Require{}) && o.jwtSecret == "" && o.jwks.URL == "":
+		return errors.New("--jwt-issuer and --jwt-audience need --jwt-secret or --jwks")
 	case o.jwks.URL != "" && o.jwtSecret != "":
 		return errors.New("--jwt-secret and --jwks: want one of them")
 	case o.config.Compression < 0 || o.config.Compression > 9:

@@ -168,6 +168,7 @@ func TestWrongUsage(t *testing.T) {
 		"--slow-policy wait":              "--slow-policy wait",
 		"--compression 10":                "--compression 10",
 		"--window 1h --max-age 1m":        "--window 1h",
+		"--jwt-issuer x":                  "--jwt-issuer",
 		"--cert x":                        "--cert",
 		"--cert x --key y --h2c":          "--h2c",
 		"--cluster 127.0.0.1:1":           "--routes",

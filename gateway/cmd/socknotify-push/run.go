@@ -166,7 +166,7 @@ func (o *options) authorize(ctx context.Context) (func(*http.Request) (gateway.G
 	if secret = bytes.TrimSpace(secret); len(secret) < 32 {
 		return nil, fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
 	}
-	return gateway.JWT("HS256", secret), nil
+	return gateway.JWT("HS256", secret, o.jwks.Require), nil
 }
 
 // hookSecret returns the secret of --webhook-secret, if there is one.
