@@ -255,6 +255,8 @@ type newcomer struct {
 const (
 	maxKept      = 1000 // events for a newcomer
 	maxKeptBytes = 1 << 20
+	fewKept      = 64 // are given to it at once
+	fewKeptBytes = 32 << 10
 )
 
 // keep keeps an event. The caller holds the feed's mu.
@@ -321,24 +323,39 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 	return nil
 }
 
+// few reports whether so little is kept that it can be given as to a member, without waiting for the
+// client. Otherwise a client of a busy topic would never be one. The caller holds the feed's mu.
+func (n *newcomer) few() bool {
+	return len(n.events) < 2 || len(n.events) <= fewKept && n.bytes <= fewKeptBytes
+}
+
 // catchUp delivers to a client what was missed, from the stream, and then what was kept for it. It
 // returns the sequence up to which the client has the events, and reports whether it is a member
 // now: it is not if not all could be kept.
 func (f *feed) catchUp(ctx context.Context, s *subscriber, topic int, missed span, n *newcomer) (
 	after uint64, joined bool, err error) {
 	h := f.hub
-	give := func(e *event) error {
+	give := func(e *event) {
 		if m, ok := s.to.(*mercureStream); ok && m.replay(e) || !ok && s.deliver(topic, e) {
 			h.count.delivered.Add(1)
 		}
-		return s.to.flush(ctx)
 	}
-	after, err = h.history.replay(ctx, h.epoch, f.filter(), missed.after, missed.through, give,
-		func(lost span) { s.to.gap(topic, gapRetention, lost) })
+	after, err = h.history.replay(ctx, h.epoch, f.filter(), missed.after, missed.through,
+		func(e *event) error {
+			give(e)
+			return s.to.flush(ctx)
+		}, func(lost span) { s.to.gap(topic, gapRetention, lost) })
 	for {
 		f.mu.Lock()
+		joined = err == nil && !n.behind && n.few()
 		kept := n.give()
-		if joined = err == nil && !n.behind && len(kept) == 0; joined {
+		if joined {
+			for _, e := range kept {
+				if e.at.seq > after {
+					give(e)
+					after = e.at.seq
+				}
+			}
 			f.add(s, topic, after)
 		}
 		if joined || err != nil || n.behind {
@@ -351,10 +368,11 @@ func (f *feed) catchUp(ctx context.Context, s *subscriber, topic int, missed spa
 			if e.at.seq <= after { // the read has it
 				continue
 			}
-			if err = give(e); err != nil {
+			give(e)
+			after = e.at.seq
+			if err = s.to.flush(ctx); err != nil {
 				break
 			}
-			after = e.at.seq
 		}
 	}
 }

@@ -65,6 +65,13 @@ func (n *noter) gap(int, string, span)      {}
 func (n *noter) end(*Gateway, error)        {}
 func (n *noter) unsubscribed(*Gateway, int) {}
 
+// last returns the sequence of the last event.
+func (n *noter) last() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.got[len(n.got)-1]
+}
+
 // has reports whether the sink has the events 1 to last, once each and in order.
 func (n *noter) has(last uint64) bool {
 	n.mu.Lock()
@@ -101,6 +108,10 @@ func TestNewcomerHoldsNoFeed(t *testing.T) {
 		for range 5 {
 			s.publish("a", "missed")
 		}
+		for range 5 {
+			_, err := r.next()
+			must(t, err)
+		}
 		hold := holdReads(t, s)
 		to := new(noter)
 		client, joined := joinFromFirst(s, to)
@@ -108,7 +119,7 @@ func TestNewcomerHoldsNoFeed(t *testing.T) {
 		for range more {
 			s.publish("a", "more")
 		}
-		for range 5 + more {
+		for range more {
 			_, err := r.next()
 			must(t, err)
 		}
@@ -134,25 +145,31 @@ func TestNewcomerOfBusyTopic(t *testing.T) {
 	until(t, "the client has joined", func() bool { return s.members() == 1 })
 	s.publish("a", "missed")
 	f := s.hub.all()[0]
-	const busy = 12
-	n := 0
+	floor := func() uint64 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.floor
+	}
+	until(t, "the feed has the first event", func() bool { return floor() == 1 })
+	const rounds, more = 8, fewKept + 1
+	round := 0
 	holding := make(chan *holder, 1)
-	to := &noter{flushed: func() { // one more event for each
-		if n++; n > busy {
+	to := new(noter)
+	to.flushed = func() {
+		if round == rounds || to.last() < floor() {
 			return
 		}
-		seq := sequence(t, s.publish("a", "more"))
-		until(t, "the feed has it", func() bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return f.floor >= seq
-		})
-		if n == 8 { // a read that begins now would be the ninth
+		var seq uint64
+		for range more { // the newcomer has all, and now it has not
+			seq = sequence(t, s.publish("a", "more"))
+		}
+		until(t, "the feed has it", func() bool { return floor() >= seq })
+		if round++; round == rounds {
 			holding <- holdReads(t, s)
 		}
-	}}
+	}
 	client, joined := joinFromFirst(s, to)
-	for range 9 {
+	for range 1 + rounds*more {
 		_, err := r.next()
 		must(t, err)
 	}
@@ -168,7 +185,27 @@ func TestNewcomerOfBusyTopic(t *testing.T) {
 		must(t, err)
 		s.node.Server.GlobalAccount().RemoveMapping(readSubject)
 	}
+	until(t, "the newcomer has all", func() bool { return to.has(2 + rounds*more) })
 	s.hub.leave(client)
+}
+
+// A client joins though there is one more event whenever it has taken one.
+func TestNewcomerOfBusyTopicJoins(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	holder := new(noter) // keeps the feed
+	first, joined := joinFromFirst(s, holder)
+	must(t, <-joined)
+	s.publish("a", "missed")
+	until(t, "the feed has it", func() bool { return holder.has(1) })
+	n := uint64(1)
+	client, joined := joinFromFirst(s, &noter{flushed: func() {
+		s.publish("a", "more")
+		n++
+		until(t, "the feed has it", func() bool { return holder.has(n) })
+	}})
+	must(t, <-joined)
+	s.hub.leave(client)
+	s.hub.leave(first)
 }
 
 // A read ends when its caller's context does, and gives its place back: those of clients that have
