@@ -196,8 +196,9 @@ func TestJWKSSlow(t *testing.T) {
 	must(t, err)
 	s := newKeyServer(t)
 	s.publish()
-	hook, err := JWKS{URL: s.URL, Client: s.Client(), Logger: quiet}.Authorize(t.Context())
+	k, err := JWKS{URL: s.URL, Client: s.Client(), Logger: quiet}.keys(t.Context())
 	must(t, err)
+	hook := tokens(k.find, nil, "EdDSA")
 	s.publish(jwk("new", edKey))
 	clock.Advance(time.Minute)
 	s.gate.Lock()
@@ -213,10 +214,12 @@ func TestJWKSSlow(t *testing.T) {
 			return false
 		}
 	})
-	second := make(chan error, 1)
-	go func() { second <- authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "new") }()
 	s.gate.Unlock()
-	must(t, <-second)
+	until(t, "the look has ended", func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return !k.looking
+	})
 	must(t, authorize(t, hook, jwt.SigningMethodEdDSA, edKey, "kid", "new"))
 	if n := s.asked.Load(); n > 2 {
 		t.Errorf("the server was asked %d times, though the answer to the first look has the key", n)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"strings"
@@ -41,6 +42,7 @@ func TestLongestDurations(t *testing.T) {
 	durationtest.Longest(t, new(Config), func(t *testing.T, set func(*Config)) {
 		c := Config{MaxQueued: 1 << 30, WriteTimeout: readTimeout}
 		set(&c)
+		c.Stream.MaxAge = cmp.Or(c.Stream.MaxAge, c.Stream.Window) // which must not be longer
 		s := newSite(t, t.TempDir(), c)
 		sse, err := openSSE(s.url, "topic=a", "")
 		must(t, err)
