@@ -77,10 +77,14 @@ var (
 	portsTop    atomic.Int32     // portsEver, for closing
 )
 
+func portIndex(handle uintptr) uintptr {
+	return handle >> C.SN_INDEX_SHIFT & C.SN_INDEX_MASK % maxPorts
+}
+
 // find returns the port of a handle, or nil.
 func find(handle uintptr) *completionPort {
-	p := ports[handle&C.SN_INDEX_MASK%maxPorts].Load()
-	if p == nil || p.handle != handle {
+	p := ports[portIndex(handle)].Load()
+	if p == nil || p.handle != handle&^C.SN_TAG_MASK {
 		return nil
 	}
 	return p
@@ -137,7 +141,8 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 	portsEver = max(portsEver, index+1)
 	portsTop.Store(int32(portsEver))
 	generations[index]++
-	p.handle = uintptr(generations[index])<<C.SN_GENERATION_SHIFT | C.SN_KIND_PORT<<C.SN_KIND_SHIFT | uintptr(index)
+	p.handle = uintptr(generations[index])<<C.SN_GENERATION_SHIFT | C.SN_KIND_PORT<<C.SN_KIND_SHIFT |
+		uintptr(index)<<C.SN_INDEX_SHIFT
 	ports[index].Store(p)
 	*handle = C.uintptr_t(p.handle)
 	return C.ERROR_SUCCESS
@@ -146,7 +151,7 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 //export snGoClosePort
 func snGoClosePort(handle C.uintptr_t) C.uint32_t {
 	p := find(uintptr(handle))
-	if p == nil || !ports[p.handle&C.SN_INDEX_MASK].CompareAndSwap(p, nil) {
+	if p == nil || !ports[portIndex(p.handle)].CompareAndSwap(p, nil) {
 		return C.ERROR_INVALID_HANDLE
 	}
 	p.close()

@@ -25,14 +25,15 @@ __attribute__((constructor)) static void begin(void)
 static HANDLE handle(const struct object *o)
 {
 	return (HANDLE)((uintptr_t)table[o->index].generation << SN_GENERATION_SHIFT |
-		(uintptr_t)o->kind << SN_KIND_SHIFT | o->index);
+		(uintptr_t)o->kind << SN_KIND_SHIFT | (uintptr_t)o->index << SN_INDEX_SHIFT);
 }
 
 static struct object *find(HANDLE h)
 {
-	uint32_t index = (uint32_t)(uintptr_t)h & SN_INDEX_MASK;
+	uintptr_t untagged = (uintptr_t)h & ~(uintptr_t)SN_TAG_MASK;
+	uint32_t index = (uint32_t)(untagged >> SN_INDEX_SHIFT) & SN_INDEX_MASK;
 	struct object *o = index < length ? table[index].object : NULL;
-	return o != NULL && handle(o) == h ? o : NULL;
+	return o != NULL && (uintptr_t)handle(o) == untagged ? o : NULL;
 }
 
 struct object *sn_object_find(HANDLE h, unsigned kind)
@@ -44,6 +45,8 @@ HANDLE sn_object_add(struct object *o)
 {
 	while (free_from < length && table[free_from].object != NULL)
 		free_from++;
+	if (free_from > SN_INDEX_MASK)
+		return NULL;
 	if (free_from == length) {
 		uint32_t more = length * 2 + 16;
 		void *grown = realloc(table, more * sizeof *table);

@@ -201,7 +201,7 @@ func (obj *object) begin(ov *C.OVERLAPPED) (*operation, key) {
 // it belongs to the program already, and may be in flight on another port.
 func (o *operation) settle(bytes int, status uintptr) {
 	o.bytes, o.status = bytes, status
-	event := o.event &^ 1
+	event := o.event &^ C.SN_TAG_MASK
 	inFlightMu.Lock()
 	if inFlight[o.overlapped] == o {
 		delete(inFlight, o.overlapped)

@@ -38,7 +38,7 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return ERROR_NOT_SUPPORTED;
 	// The lowest bit of hEvent says that the completion is not queued.
-	uintptr_t event = o != NULL ? (uintptr_t)o->hEvent & ~(uintptr_t)1 : 0;
+	uintptr_t event = o != NULL ? (uintptr_t)o->hEvent & ~(uintptr_t)SN_TAG_MASK : 0;
 	if (event != 0 && !sn_ResetEvent((HANDLE)event))
 		return ERROR_INVALID_HANDLE;
 	return 0;

@@ -11,12 +11,15 @@
 #include "include/socknotify.h"
 
 // Handles. A descriptor is its own handle. Others have a kind and an index below and a generation above, so that a handle
-// that was closed is not mistaken for a later one.
+// that was closed is not mistaken for a later one. Their two lowest bits are 0 and belong to the program, as on Windows: bit 0
+// of hEvent says that a completion is not queued. A call ignores them.
+#define SN_TAG_MASK 3u
+#define SN_INDEX_SHIFT 2
 #define SN_KIND_SHIFT 28
 #define SN_KIND_PORT 4
 #define SN_KIND_THREAD 5
 #define SN_KIND_EVENT 6
-#define SN_INDEX_MASK 0xfffffff
+#define SN_INDEX_MASK 0x3ffffff // after the shift
 #define SN_GENERATION_SHIFT 32
 
 static inline unsigned sn_kind(HANDLE h) { return (uint32_t)(uintptr_t)h >> SN_KIND_SHIFT; }

@@ -87,12 +87,15 @@ static const struct {
 
 HMODULE sn_LoadLibraryA(LPCSTR name)
 {
-	static const char *const modules[] = {"ws2_32", "mswsock", "kernel32", "kernelbase", "ntdll"};
+	// The handle of a module is an address, whose low bits would say that the module is only data.
+	static const struct {
+		_Alignas(16) char name[16];
+	} modules[] = {{"ws2_32"}, {"mswsock"}, {"kernel32"}, {"kernelbase"}, {"ntdll"}};
 	for (size_t i = 0; name != NULL && i < sizeof modules / sizeof modules[0]; i++) {
-		size_t n = strlen(modules[i]);
-		if (strncasecmp(name, modules[i], n) == 0 &&
+		size_t n = strlen(modules[i].name);
+		if (strncasecmp(name, modules[i].name, n) == 0 &&
 			(name[n] == 0 || strcasecmp(name + n, ".dll") == 0))
-			return (HMODULE)(uintptr_t)modules[i];
+			return (HMODULE)(uintptr_t)&modules[i];
 	}
 	sn_fail(ERROR_MOD_NOT_FOUND);
 	return NULL;

@@ -233,21 +233,29 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The battery prints what it prints as a Windows program: .ci/wine compares that with the same file.
+// The programs of the battery print what they print as Windows programs: .ci/wine compares that with
+// the same files.
 func TestBattery(t *testing.T) {
-	want, err := os.ReadFile("programs/battery.txt")
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("programs/battery*.c")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
 	}
-	for _, flag := range []string{"-O1", "-fsanitize=address,undefined"} {
-		t.Run(flag, func(t *testing.T) {
-			program := compile(t, "gcc", "programs/battery.c", "-std=gnu11", flag)
-			onEach(t, func(t *testing.T, backend string) {
-				if got := run(t, backend, program); got != string(want) {
-					t.Errorf("the battery prints\n%s\nand not\n%s", got, want)
-				}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".c")
+		want, err := os.ReadFile("programs/" + name + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range []string{"-O1", "-fsanitize=address,undefined"} {
+			t.Run(name+" "+flag, func(t *testing.T) {
+				program := compile(t, "gcc", file, "-std=gnu11", flag)
+				onEach(t, func(t *testing.T, backend string) {
+					if got := run(t, backend, program); got != string(want) {
+						t.Errorf("%s prints\n%s\nand not\n%s", name, got, want)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -280,7 +288,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil}, {"exhausted", nil},
+		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil}, {"battery_handles", nil}, {"exhausted", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
