@@ -9,6 +9,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"log"
 	"os"
 	"os/signal"
@@ -36,7 +37,10 @@ type client struct {
 }
 
 func main() {
-	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	addr := sock.Loopback
+	flag.TextVar(&addr, "addr", addr, "address to listen on")
+	flag.Parse()
+	listener, err := sock.ListenTCP(addr, sock.ListenOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

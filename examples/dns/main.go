@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"log"
 	"os"
 	"os/signal"
@@ -15,9 +16,12 @@ import (
 )
 
 func main() {
+	addr := sock.Loopback
+	flag.TextVar(&addr, "addr", addr, "address to listen on")
+	flag.Parse()
 	socket, err := sock.New(sock.UDP4)
 	if err == nil {
-		err = socket.Bind(sock.Loopback)
+		err = socket.Bind(addr)
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"log"
 	"net"
 	"os"
@@ -76,7 +77,9 @@ func wait(c conn, d time.Duration) {
 }
 
 func main() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr := flag.String("addr", "127.0.0.1:0", "address to listen on")
+	flag.Parse()
+	l, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -96,13 +97,17 @@ func (q *queue) add(w http.ResponseWriter, r *http.Request) {
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
+	l, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
 	q := new(queue)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /jobs/next", q.next)
 	mux.HandleFunc("POST /jobs", q.add)
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt)
-	server := park.HTTPServer{Server: &http.Server{Addr: *addr, Handler: logged(mux)}}
+	server := park.HTTPServer{Server: &http.Server{Handler: logged(mux)}}
 	context.AfterFunc(ctx, func() { server.Shutdown(context.Background()) }) // answers those that wait
-	log.Printf("curl http://%s/jobs/next", *addr)
-	log.Print(server.ListenAndServe())
+	log.Printf("curl http://%v/jobs/next", l.Addr())
+	log.Print(server.Serve(l))
 }

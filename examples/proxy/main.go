@@ -33,10 +33,11 @@ type half struct {
 }
 
 func main() {
-	target := netip.MustParseAddrPort("127.0.0.1:80")
+	addr, target := sock.Loopback, netip.MustParseAddrPort("127.0.0.1:80")
+	flag.TextVar(&addr, "addr", addr, "address to listen on")
 	flag.TextVar(&target, "target", target, "address to connect to")
 	flag.Parse()
-	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	listener, err := sock.ListenTCP(addr, sock.ListenOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,8 +3,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
+	"errors"
+	"flag"
 	"log"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,8 +22,8 @@ func (s *store) Close(c conn, cause error) {}
 
 func (s *store) Data(c conn, buf []byte) (err error) {
 	for args := make([][]byte, 0, 4); err == nil; {
-		c.Mark() // a command that is not complete is read again when more has come
-		if args, err = command(c, args[:0]); err == nil {
+		c.Mark()                                                           // a command that is not complete is read again when more has come
+		if args, err = command(c, args[:0]); err == nil && len(args) > 1 { // an empty command has no answer
 			head, value, tail := s.answer(args, buf[:0])
 			_, err = c.Writev([][]byte{head, value, tail})
 		}
@@ -29,22 +31,33 @@ func (s *store) Data(c conn, buf []byte) (err error) {
 	return err
 }
 
+var errProtocol = errors.New("resp: protocol error")
+
 // command reads "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", or the same as a line, "GET k".
 func command(c conn, args [][]byte) ([][]byte, error) {
 	line, err := c.Line(64 << 10)
 	if err != nil || !bytes.HasPrefix(line, []byte("*")) {
 		return append(append(args, bytes.Fields(line)...), nil), err
 	}
-	n, err := strconv.ParseUint(string(line[1:]), 10, 10)
-	for ; n > 0 && err == nil; n-- {
-		if line, err = c.Line(64); err == nil {
-			size, bad := strconv.ParseUint(strings.TrimPrefix(string(line), "$"), 10, 30)
-			line, err = c.Next(int(size) + len("\r\n"))
-			err = cmp.Or(bad, err)
-		}
-		args = append(args, bytes.TrimSuffix(line, []byte("\r\n")))
+	n, err := strconv.ParseInt(string(line[1:]), 10, 64)
+	if err != nil || n > 1024 {
+		return nil, errProtocol
 	}
-	return append(args, nil), err
+	for ; n > 0; n-- { // which may be 0 or less from the beginning
+		if line, err = c.Line(64); err != nil {
+			return nil, err
+		}
+		size, err := strconv.ParseUint(string(bytes.TrimPrefix(line, []byte("$"))), 10, 30)
+		if err != nil || line[0] != '$' {
+			return nil, errProtocol
+		}
+		value, err := c.Next(int(size) + len("\r\n"))
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, value[:size])
+	}
+	return append(args, nil), nil
 }
 
 func (s *store) answer(args [][]byte, buf []byte) (head, value, tail []byte) {
@@ -66,5 +79,12 @@ func (s *store) answer(args [][]byte, buf []byte) (head, value, tail []byte) {
 }
 
 func main() {
-	log.Fatal((&server.Server[struct{}]{Handler: new(store), MaxMessage: 65 << 20}).ListenAndServe("tcp", "127.0.0.1:6379"))
+	addr := flag.String("addr", "127.0.0.1:6379", "address to listen on")
+	flag.Parse()
+	l, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Println("listening on", l.Addr())
+	log.Fatal((&server.Server[struct{}]{Handler: new(store), MaxMessage: 65 << 20}).Serve(l))
 }

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/server"
 )
@@ -74,9 +76,9 @@ func expect(t *testing.T, r io.Reader, want string) {
 func TestCommands(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		all := request("SET", "k", "a\r\nb") + request("get", "k") + request("GET", "none") + "PING\r\nSET line x\r\nGET line\r\n" +
-			request("SET", "", "") + request("GET", "") + request("HELLO", "3") + request("SET", "k") + "\r\n" + request()
+			request("SET", "", "") + request("GET", "") + request("HELLO", "3") + request("SET", "k")
 		answers := "+OK\r\n" + bulk("a\r\nb") + "$-1\r\n+PONG\r\n+OK\r\n" + bulk("x") + "+OK\r\n" + bulk("") +
-			strings.Repeat("-ERR unknown command\r\n", 4)
+			strings.Repeat("-ERR unknown command\r\n", 2)
 		addr := serve(t, backend)
 		for _, size := range []int{1, 2, 7, len(all)} { // byte by byte, in pieces, all together
 			c := dial(t, addr)
@@ -90,7 +92,7 @@ func TestCommands(t *testing.T) {
 			expect(t, c, answers)
 			c.Close()
 		}
-		for _, bad := range []string{"*x\r\n", "*1\r\n$-5\r\n", "*1\r\n$9999999999\r\n", "*2000\r\n", strings.Repeat("x", 65<<10)} {
+		for _, bad := range []string{"*x\r\n", "*\r\n", "*1\r\n\r\n", "*1\r\n4\r\nPING\r\n", "*1\r\n$-5\r\n", "*1\r\n$9999999999\r\n", "*2000\r\n", strings.Repeat("x", 65<<10)} {
 			c := dial(t, addr)
 			io.WriteString(c, bad)
 			if b, _ := io.ReadAll(c); len(b) > 0 {
@@ -98,6 +100,61 @@ func TestCommands(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An empty command has no answer, and the ones behind it have theirs. Redis itself answers the same,
+// where it is installed.
+func TestEmptyCommands(t *testing.T) {
+	var all strings.Builder
+	answers := ""
+	for i, empty := range []string{"*0\r\n", "*-1\r\n", "*-7\r\n", "\r\n", "\n", " \t \r\n", "*0\r\n\r\n*-1\r\n"} {
+		value := fmt.Sprint("value ", i)
+		all.WriteString(empty + request("SET", "k", value) + empty + request("GET", "k") + empty + "PING\r\n")
+		answers += "+OK\r\n" + bulk(value) + "+PONG\r\n"
+	}
+	ask := func(t *testing.T, addr string) {
+		c := dial(t, addr)
+		if _, err := io.WriteString(c, all.String()); err != nil {
+			t.Fatal(err)
+		}
+		c.(*net.TCPConn).CloseWrite()
+		if got, err := io.ReadAll(c); err != nil || string(got) != answers {
+			t.Errorf("%q, %v; want %q", got, err, answers)
+		}
+	}
+	backendtest.Each(t, func(t *testing.T, backend string) { ask(t, serve(t, backend)) })
+	t.Run("redis-server", func(t *testing.T) { ask(t, redis(t)) })
+}
+
+// redis starts Redis itself, which ends with the test. Debian's redis-tools has its program under
+// another name; it goes by the name that it is called by.
+func redis(t *testing.T) (addr string) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		path, err = exec.LookPath("redis-check-rdb")
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	addr = freeport.Addrs(t, 1)[0]
+	_, port, _ := net.SplitHostPort(addr)
+	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
+	cmd.Args[0] = "redis-server"
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	await.Until(t, "redis-server listens", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return addr
 }
 
 // Values of 8 MiB, which are asked for before the first is read.

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -59,6 +60,10 @@ func (r *room) say(w http.ResponseWriter, q *http.Request) {
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	flag.Parse()
+	l, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
 	r := &room{pages: make(map[*sse.Conn]bool)}
 	events := &sse.Server{OnOpen: r.enter, OnClose: r.leave}
 	http.Handle("/events", events)
@@ -66,8 +71,8 @@ func main() {
 	http.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { w.Write(page) })
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt)
 	own := http.NewCrossOriginProtection().Handler(http.DefaultServeMux) // other sites may not say anything
-	server := park.HTTPServer{Server: &http.Server{Addr: *addr, Handler: own}}
+	server := park.HTTPServer{Server: &http.Server{Handler: own}}
 	context.AfterFunc(ctx, func() { events.Shutdown(context.Background()); server.Close() })
-	log.Printf("chat on http://%s/", *addr)
-	log.Print(server.ListenAndServe())
+	log.Printf("chat on http://%v/", l.Addr())
+	log.Print(server.Serve(l))
 }

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"flag"
 	"log"
 	"net"
 	"os"
@@ -54,11 +55,13 @@ func (*echo) Close(c conn, cause error) {
 }
 
 func main() {
+	addr := flag.String("addr", "127.0.0.1:7443", "address to listen on")
+	flag.Parse()
 	cert, _, err := selfcert.New(365*24*time.Hour, "localhost", "127.0.0.1")
 	if err != nil {
 		log.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:7443")
+	l, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
 	}
