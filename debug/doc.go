@@ -1,7 +1,7 @@
 // Package debug provides a web page that shows live servers of packages server and park: their connections, requests,
 // bytes and handler times, now and in charts of the last minutes. Behind a tab it shows the inside of their ports, and of
 // any other port: the registrations, with search, sorting and paging; charts of rates, waiters and queues; and a trace of
-// notifications. Each view is also available as JSON. The program mounts the page explicitly; importing the package
+// notifications. Above both are the goroutines and the memory of the process. Each view is also available as JSON. The program mounts the page explicitly; importing the package
 // registers no handler:
 //
 //	page := debug.New(debug.Server("echo", s), debug.Port("other", port))
@@ -48,9 +48,12 @@
 // is only one:
 //
 //	servers                  [Servers]: servers and lots, with the names of their ports
-//	server?server=&after=    [ServerView]
+//	server?server=&after=&process=
+//	                         [ServerView], with a [Process]
+//	process?after=           [Process]: goroutines and memory
 //	ports                    [Ports]
-//	view?port=&after=&q=…    [View]: status, registrations and history in one answer, with their parameters
+//	view?port=&after=&process=&q=…
+//	                         [View]: status, registrations, history and process in one answer, with their parameters
 //	status?port=             [Status]
 //	history?port=&after=     [History]
 //	registrations?port=&q=&state=&sort=&order=desc&offset=&limit=

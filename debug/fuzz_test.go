@@ -16,7 +16,7 @@ import (
 
 // Every request receives a well-formed answer that respects the limits of the request.
 func FuzzQuery(f *testing.F) {
-	views := []string{"ports", "view", "status", "history", "registrations", "trace", "index.html"}
+	views := []string{"ports", "view", "status", "history", "registrations", "trace", "process", "index.html"}
 	for _, q := range []string{
 		"", "port=first", "port=second&q=key+1", "q=%F0%9F%98%80&state=enabled", "sort=remote&order=desc&offset=3&limit=1000",
 		"after=18446744073709551615", "after=-1", "after=0", "socket=0&kind=notified", "socket=18446744073709551616", "offset=1073741824",
@@ -95,6 +95,8 @@ func FuzzQuery(f *testing.F) {
 		case "/history":
 			h := decoded[debugdata.History](t, body)
 			samples(&h)
+		case "/process":
+			decoded[debugdata.Process](t, body)
 		case "/registrations":
 			r := decoded[debugdata.Registrations](t, body)
 			rows(&r)

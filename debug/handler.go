@@ -24,6 +24,7 @@ type Handler struct {
 	guard    guard
 	services []*shown // not changed after New
 	began    time.Time
+	process  ring[debugdata.ProcessSample]
 
 	ctx    context.Context // done when the page is closed
 	cancel context.CancelFunc
@@ -89,6 +90,7 @@ func New(opts ...Option) *Handler {
 	for _, s := range h.services {
 		s.sample()
 	}
+	h.sampleProcess()
 	h.timer = time.AfterFunc(sampleEvery, h.sample)
 	return h
 }
@@ -118,6 +120,7 @@ func (h *Handler) sample() {
 	for _, s := range h.services {
 		s.sample()
 	}
+	h.sampleProcess()
 	h.adopt() // which takes the first sample of a new port
 	if alive {
 		h.timer.Reset(sampleEvery)
@@ -181,7 +184,8 @@ var views = map[string]func(*Handler, *http.Request) (any, error){
 	"servers":       (*Handler).serverNames,
 	"server":        (*Handler).serverView,
 	"ports":         (*Handler).portNames,
-	"view":          ofPort((*mounted).view),
+	"view":          (*Handler).view,
+	"process":       func(h *Handler, r *http.Request) (any, error) { return h.processView(r, "after") },
 	"status":        ofPort((*mounted).now),
 	"history":       ofPort((*mounted).since),
 	"registrations": ofPort((*mounted).registrations),
@@ -244,15 +248,24 @@ func (m *mounted) registrations(r *http.Request) (*debugdata.Registrations, erro
 
 // view returns everything that the page shows in one answer, because one request costs more system
 // calls than the work on the answer.
-func (m *mounted) view(r *http.Request) (v debugdata.View, err error) {
+func (h *Handler) view(r *http.Request) (any, error) {
+	var v debugdata.View
+	m, err := named(r, "port", h.ports())
+	if err != nil {
+		return nil, err
+	}
 	found, err := m.registrations(r)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
 	v.Registrations = *found
-	if v.History, err = m.since(r); err == nil {
-		v.Status, err = m.now(r)
+	if v.History, err = m.since(r); err != nil {
+		return nil, err
 	}
+	if v.Status, err = m.now(r); err != nil {
+		return nil, err
+	}
+	v.Process, err = h.processView(r, "process")
 	return v, err
 }
 

@@ -93,22 +93,22 @@ func (m *mounted) now(*http.Request) (debugdata.Status, error) {
 
 // since returns the samples that a request asks for.
 func (m *mounted) since(r *http.Request) (debugdata.History, error) {
-	from, err := parseAfter(r)
+	from, err := parseAfter(r, "after")
 	if err != nil {
 		return debugdata.History{}, err
 	}
 	return debugdata.History{Port: m.title, Samples: m.history.after(from)}, nil
 }
 
-// parseAfter returns the number of the first sample that is requested.
-func parseAfter(r *http.Request) (from uint64, err error) {
-	text := r.URL.Query().Get("after")
+// parseAfter returns the number of the first sample that is requested by a parameter.
+func parseAfter(r *http.Request, parameter string) (from uint64, err error) {
+	text := r.URL.Query().Get(parameter)
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, badRequest("after=%q is not the number of a sample", text)
+		return 0, badRequest("%s=%q is not the number of a sample", parameter, text)
 	}
 	if n == math.MaxUint64 {
 		return n, nil // there is no later sample

@@ -219,7 +219,7 @@ func (h *Handler) serverNames(*http.Request) (any, error) {
 }
 
 func (h *Handler) serverView(r *http.Request) (any, error) {
-	from, err := parseAfter(r)
+	from, err := parseAfter(r, "after")
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,8 @@ func (h *Handler) serverView(r *http.Request) (any, error) {
 	v := debugdata.ServerView{Server: s.title, Kind: s.kind, Time: time.Now(), Observed: h.began,
 		Samples: s.history.after(from)}
 	s.read(&v.Counts)
-	return v, nil
+	v.Process, err = h.processView(r, "process")
+	return v, err
 }
 
 // Ready returns a handler for a readiness check, such as /readyz for Kubernetes. It answers 200 while all servers are

@@ -117,6 +117,9 @@ type update struct {
 	err error
 }
 
+// noSamples is asked for where the counts are enough.
+var noSamples = strconv.FormatUint(math.MaxUint64, 10)
+
 // fetch requests everything that a frame shows.
 func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
@@ -147,9 +150,9 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	}
 	if s.server != nil {
 		name := s.server.Server
-		parameters := url.Values{"server": {name}}
+		parameters := url.Values{"server": {name}, "process": {noSamples}}
 		if name == w.server {
-			parameters.Set("after", strconv.FormatUint(math.MaxUint64, 10)) // the counts are enough
+			parameters.Set("after", noSamples)
 		}
 		if s.err = c.get(ctx, "server", parameters, s.server); s.err != nil {
 			return s
@@ -159,7 +162,7 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 		return s // the server has no port before it serves
 	}
 	s.err = c.get(ctx, "view", url.Values{
-		"port": {s.port}, "after": {w.after}, "q": {w.search}, "sort": {w.sort}, "order": {w.order},
+		"port": {s.port}, "after": {w.after}, "process": {noSamples}, "q": {w.search}, "sort": {w.sort}, "order": {w.order},
 		"offset": {strconv.Itoa(w.offset)}, "limit": {strconv.Itoa(min(max(w.rows, 1), 1000))},
 	}, &s.View)
 	return s

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -453,6 +454,27 @@ func TestTopWithoutAnswer(t *testing.T) {
 	if strings.Contains(m.View().Content, "\x1bway") {
 		t.Error("a control character is shown")
 	}
+}
+
+// A window of 80 columns, and a narrower one, says how it is: long names do not push that out.
+func TestTopHealth(t *testing.T) {
+	w := watch(t, 3)
+	m := newModel(t, w, 80, 24)
+	m.port = strings.Repeat("long-name-", 8)
+	for _, width := range []int{24, 40, 60, 80} {
+		m.resize(width, 24)
+		m.err = nil
+		m.want(t, "socknotify top  live")
+		m.paused = true
+		m.want(t, "socknotify top  paused")
+		m.paused, m.err = false, errors.New("it is gone")
+		if first, _, _ := strings.Cut(m.plain(), "\n"); !strings.Contains(first, "NO ANSWER") && width > 24 {
+			t.Errorf("%d wide: %q", width, first)
+		}
+	}
+	m.err = nil
+	m.resize(80, 24)
+	m.want(t, "goroutines ", "memory ")
 }
 
 // A server's counts are above its port's, with rates since the previous update.

@@ -320,11 +320,12 @@ func (m *topModel) head() string {
 	if s := m.now.server; s != nil {
 		title = printable(s.Server) + " (" + s.Kind + "), port " + title
 	}
-	parts := []string{titleStyle.Render("socknotify top") + "  " + title + "  " + st.Backend + "  " + m.health()}
+	// What may be long comes last: a narrow window cuts it.
+	parts := []string{titleStyle.Render("socknotify top") + "  " + m.health() + "  " + title + "  " + st.Backend}
 	if m.now.server != nil {
 		parts = append(parts, m.flow(m.serverFigures()))
 	}
-	parts = append(parts, m.flow(m.portFigures()))
+	parts = append(parts, m.flow(append(m.portFigures(), m.processFigures()...)))
 	if rates := sparkline(m.samples, max(m.width-len("notifications/s "), 0)); rates != "" && m.height >= 12 {
 		parts = append(parts, faintStyle.Render("notifications/s ")+liveStyle.Render(rates))
 	}
@@ -404,6 +405,21 @@ func (m *topModel) portFigures() []figure {
 		{"queued", humanize.Comma(c.Queued), false}, {"asleep", strconv.Itoa(c.Waiting), false}, {"accepted/s", rate(r.Accepted), false},
 		{"completed/s", rate(r.Completions), false}, {"removals/s", rate(r.Removals), false}, {"posts/s", rate(r.Posts), false},
 		{"stale/s", rate(r.Stale), false},
+	}
+}
+
+// processFigures are those of the whole process. A page of an older version has none.
+func (m *topModel) processFigures() []figure {
+	p := &m.now.Process
+	if m.now.server != nil {
+		p = &m.now.server.Process
+	}
+	if p.Counts.Goroutines == 0 {
+		return nil
+	}
+	return []figure{
+		{"goroutines", humanize.Comma(int64(p.Counts.Goroutines)), false},
+		{"memory", bytesOf(float64(p.Counts.Memory)), false},
 	}
 }
 

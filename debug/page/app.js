@@ -7,7 +7,7 @@ const keptEvents = 500;
 const view = {
   tab: "server", server: "", kind: "", served: [], servedSince: null, bounds: [], servers: [], listed: false,
   port: "", q: "", state: "", sort: "socket", order: "asc", offset: 0, limit: 50, range: 300,
-  paused: false, matched: 0, samples: [], observed: null, trace: null, seen: new Map(), rows: new Map(), first: true,
+  paused: false, matched: 0, process: [], processSince: null, samples: [], observed: null, trace: null, seen: new Map(), rows: new Map(), first: true,
 };
 
 const columns = [
@@ -79,7 +79,7 @@ async function look() {
     }
     const query = wanted();
     const last = view.samples.length ? view.samples[view.samples.length - 1].number : "";
-    const { status, registrations, history } = await ask("view", { ...query, after: last });
+    const { status, registrations, history, process } = await ask("view", { ...query, after: last, process: lastOfProcess() });
     if (turn !== asking) return; // something else was asked for since
     if (view.observed !== status.observed) {
       // Another observation, with numbers of its own. What was asked for went by those of the one before.
@@ -93,9 +93,12 @@ async function look() {
       view.samples.push(s);
     }
     view.samples = view.samples.slice(-600);
-    showStatus(status);
+    const now = { ...status.counts, at: Date.parse(status.time) };
+    const then = view.samples[Math.max(view.samples.length - 6, 0)]; // rates are those of the last seconds
+    showStatus(status, (name) => (then && now.at > then.at ? perSecond(name)(now, then) : 0));
     showRegistrations(registrations, Date.parse(status.time));
-    drawCharts();
+    for (const c of charts) c.draw(view.samples, view.range, now, then);
+    showProcess(process);
     health(status.closed ? "the port is closed" : "live", status.closed ? "" : "live");
   } catch (e) {
     if (turn === asking) health(e instanceof TypeError ? "no answer, trying again" : e.message, "failing");
@@ -216,20 +219,20 @@ function set(name, value, note) {
   text(cards[name].note, note);
 }
 
-function showStatus(s) {
-  const { counts: c, rates: r } = s;
+function showStatus(s, r) {
+  const { counts: c } = s;
   text($("backend"), s.backend + (s.kernel_edges ? ", edges in the kernel" : ""));
   text($("observed"), s.observed ? "observed for " + span(Date.parse(s.time) - Date.parse(s.observed)) : "");
   set("registrations", count(c.registrations), several(c.removals, "removal", "removals"));
-  set("notifications", rate(r.notifications), count(c.notifications) + " in all");
-  const enables = r.rearms + r.fast_enables;
-  set("saved", enables ? (100 * r.fast_enables / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
-  set("wakeups", rate(r.wakeups), count(c.wakeups) + " in all");
-  set("queued", count(c.queued), rate(r.posts) + " posts/s");
+  set("notifications", rate(r("notifications")), count(c.notifications) + " in all");
+  const enables = r("rearms") + r("fast_enables");
+  set("saved", enables ? (100 * r("fast_enables") / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
+  set("wakeups", rate(r("wakeups")), count(c.wakeups) + " in all");
+  set("queued", count(c.queued), rate(r("posts")) + " posts/s");
   set("waiting", count(c.waiting), several(s.spread.reduce((n, p) => n + p.inside, 0), "call inside", "calls inside"));
-  set("accepted", rate(r.accepted), count(c.accepted) + " in all");
-  set("completed", rate(r.completions), count(c.completions) + " in all");
-  set("stale", rate(r.stale), count(c.stale) + " in all");
+  set("accepted", rate(r("accepted")), count(c.accepted) + " in all");
+  set("completed", rate(r("completions")), count(c.completions) + " in all");
+  set("stale", rate(r("stale")), count(c.stale) + " in all");
   showSpread(s);
 }
 
@@ -368,6 +371,7 @@ function fillRow(tr, row, per, now) {
 function drawCharts() {
   for (const c of charts) c.draw(view.samples, view.range);
   for (const c of serverCharts) c.draw(view.served, view.range);
+  for (const c of processCharts) c.draw(view.process, view.range);
 }
 
 // ---- tracing ----
@@ -475,6 +479,7 @@ function begin() {
     ["completed", "Completed/s", "Overlapped operations that have ended."],
     ["stale", "Stale reports/s", "Reports of the kernel that came too late."],
   ]) cards[name] = card($("cards"), name, title, explain);
+  makeProcessView();
   const box = $("charts");
   charts.push(
     new Chart(box, { title: "Notifications per second", explain: "What the port has told its callers.", series: [{ value: perSecond("notifications") }], format: rate }),

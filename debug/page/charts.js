@@ -15,8 +15,8 @@ class Chart {
     Chart.onzoom();
   }
 
-  constructor(parent, { title, explain, series, format, empty = "", steps }) {
-    Object.assign(this, { title, series, format, empty, steps, samples: [], range: 300, cursor: null, data: [[], ...series.map(() => [])] });
+  constructor(parent, { title, explain, series, format, empty = "", steps = format === count ? whole : undefined }) {
+    Object.assign(this, { title, series, format, empty, steps, samples: [], range: 300, now: null, then: null, cursor: null, data: [[], ...series.map(() => [])] });
     const figure = make("figure", {}, parent);
     const caption = make("figcaption", {}, figure);
     make("b", { text: title }, caption);
@@ -79,9 +79,9 @@ class Chart {
     }
   }
 
-  draw(samples, range) {
-    this.samples = samples;
-    this.range = range;
+  // now and then are the counts of the present and of some seconds ago, from which the tiles are made too.
+  draw(samples, range, now = this.now, then = this.then) {
+    Object.assign(this, { samples, range, now, then });
     const end = samples.length ? samples[samples.length - 1].at / 1000 : 0;
     const xs = [], ys = this.series.map(() => []);
     for (let i = 1; i < samples.length; i++) { // a value may need the sample before
@@ -103,12 +103,13 @@ class Chart {
     this.tell(this.u.cursor.idx);
   }
 
-  // tell shows the values of one second, or of the latest.
+  // tell shows the values of one second, or without one those that the tiles show.
   tell(idx) {
+    const latest = (idx === null || idx === undefined) && this.now && this.then;
     const xs = this.data[0];
     const i = idx ?? xs.length - 1;
     const values = this.series.map((s, j) => {
-      const v = this.data[j + 1][i];
+      const v = latest ? s.value(this.now, this.then) : this.data[j + 1][i];
       const words = (s.name ? s.name + " " : "") + (v === null || v === undefined ? "–" : this.format(v));
       text(this.legends[j], words);
       return words;
@@ -122,6 +123,9 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => Char
 
 // css returns a colour of the page.
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
+
+// whole are the steps of an axis of things that are counted: there is no half of one.
+const whole = Array.from({ length: 15 }, (_, i) => 10 ** i).flatMap((n) => [n, 2 * n, 5 * n]);
 
 // nice is a round number that is not below v.
 function nice(v) {

@@ -44,10 +44,10 @@ const listed = (c, names) => Object.entries(names).filter(([name]) => c[name]).m
 const parkCards = [
   ["parked", "Parked", "Connections that wait for their peer, without a goroutine.", (c) => [count(c.parked || 0), c.accepted ? `${count(c.conns || 0)} open, ${count(c.accepted)} accepted` : ""]],
   ["running", "Running", "Calls that run now, each on a goroutine.", (c) => [count(c.running || 0), several(c.workers || 0, "worker", "workers")]],
-  ["waiting", "Waiting", "What is ready and waits for a worker: connections beyond MaxRunning, or notifications of a server.", (c) => [count(c.waiting || 0), ""]],
+  ["waiting", "Waiting for a worker", "What is ready and waits for a worker: connections beyond MaxRunning, or notifications of a server.", (c) => [count(c.waiting || 0), ""]],
   ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all" + (c.rejected ? `, ${count(c.rejected)} rejected` : "")]],
   ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
-  ["suspended", "Waiting requests", "Requests that wait for an answer (park.Suspend), and how long the middle one has waited when it ended.", waitingRequests],
+  ["suspended", "Suspended requests", "Requests that wait for an answer (park.Suspend), and how others have ended.", suspendedRequests],
   ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
   ["timeouts", "Timeouts", "Parked connections that were idle for too long.", (c) => [count(c.idle || 0), ""]],
   ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), ""]],
@@ -82,15 +82,18 @@ const serverCards = [
 
 function handlerTime(c, r, then) {
   if (!c.call_time) return ["–", "not measured: set TimeCalls"];
-  const of = quantile(0.5, c, then) === null ? undefined : then; // without calls, of all
-  return [duration(quantile(0.5, c, of)), duration(quantile(0.99, c, of)) + " slowest 1 %"];
+  if (quantile(0.5, c, then) === null) return ["–", `no call now; ${duration(quantile(0.5, c))} in all`];
+  return [duration(quantile(0.5, c, then)), duration(quantile(0.99, c, then)) + " slowest 1 %"];
 }
 
-function waitingRequests(c) {
-  const ended = listed(c, { blocked: "with a goroutine", resumed: "resumed", wait_timeouts: "timed out", clients_gone: "left", waits_closed: "closed", refused_suspends: "refused" });
+function suspendedRequests(c) {
+  const ended = listed(c, { resumed: "resumed", wait_timeouts: "timed out", clients_gone: "abandoned by the client", waits_closed: "closed" });
   const middle = quantile(0.5, c, undefined, "wait_time");
-  const notes = [c.longest_wait ? "oldest " + duration(c.longest_wait) : "", ended, middle === null ? "" : "the middle one " + duration(middle)];
-  return [count(c.suspended || 0), notes.filter((n) => n).join(", ")];
+  const notes = [
+    c.longest_wait ? "oldest " + duration(c.longest_wait) : "", listed(c, { blocked: "with a goroutine" }),
+    ended ? "ended: " + ended + (middle === null ? "" : ", the middle one after " + duration(middle)) : "", listed(c, { refused_suspends: "refused" }),
+  ];
+  return [count(c.suspended || 0), notes.filter((n) => n).join("; ")];
 }
 
 const serverCharts = [];
@@ -109,20 +112,64 @@ function makeServerView(kind) {
   serverCharts.push(
     new Chart(box, { title: own || calls === "calls" ? "Requests per second" : "Parks per second", explain: "How much work arrives.", series: [{ value: perSecond(calls) }], format: rate }),
     moves
-      ? new Chart(box, { title: "Bytes per second", explain: "What the server receives and sends.", series: [{ name: "in", value: perSecond("bytes_in") }, { name: "out", value: perSecond("bytes_out") }], format: bytes, steps: powers })
+      ? new Chart(box, { title: "Bytes per second", explain: own ? "What the server receives and sends." : "What the tunnels move, from the first connections to the second and back.", series: [{ name: own ? "received" : "there", value: perSecond("bytes_in") }, { name: own ? "sent" : "back", value: perSecond("bytes_out") }], format: bytes, steps: powers })
       : new Chart(box, { title: "Workers", explain: "Goroutines, and those of them that run a call.", series: [{ name: "workers", value: (s) => s.workers || 0 }, { name: "running", value: (s) => s.running || 0 }], format: count }),
     own
-      ? new Chart(box, { title: "Connections", explain: "Peers that are connected, and those of them in a TLS handshake.", series: [{ name: "all", value: (s) => s.conns || 0 }, { name: "in a handshake", value: (s) => s.handshaking || 0 }], format: count })
-      : new Chart(box, { title: "Connections", explain: "Those that wait without a goroutine, and those that wait for a worker.", series: [{ name: "parked", value: (s) => s.parked || 0 }, { name: "queued", value: (s) => s.waiting || 0 }], format: count }),
+      ? new Chart(box, { title: "Connections", explain: "Peers that are connected, and those of them in a TLS handshake.", series: [{ name: "connected", value: (s) => s.conns || 0 }, { name: "in a handshake", value: (s) => s.handshaking || 0 }], format: count })
+      : new Chart(box, { title: "Connections", explain: "Those that wait without a goroutine, and those that wait for a worker.", series: [{ name: "parked", value: (s) => s.parked || 0 }, { name: "waiting for a worker", value: (s) => s.waiting || 0 }], format: count }),
     new Chart(box, { title: "Handler time", explain: "The middle call of each second, and the slowest in a hundred.", empty: "Not measured. Set TimeCalls to see how long calls take.",
       series: [{ name: "median", value: (s, b) => quantile(0.5, s, b) }, { name: "slowest 1 %", value: (s, b) => quantile(0.99, s, b) }], format: duration }),
   );
+  if (kind === "park.HTTPServer") {
+    serverCharts.push(new Chart(box, { title: "Suspended requests", explain: "Requests that wait for an answer, and those of them that keep a goroutine.", series: [{ name: "suspended", value: (s) => s.suspended || 0 }, { name: "with a goroutine", value: (s) => s.blocked || 0 }], format: count }));
+  }
+}
+
+// ---- the process ----
+
+const processCharts = [];
+function makeProcessView() {
+  for (const [name, title, explain] of [
+    ["goroutines", "Goroutines", "Those of the whole process."],
+    ["memory", "Memory", "What Go has of the system, for the whole process."],
+    ["objects", "Objects", "Memory of the heap, with what was not collected yet."],
+    ["stacks", "Stacks", "Memory of goroutines' stacks."],
+    ["collections", "Collections", "Of garbage, since the start of the process."],
+  ]) cards[name] = card($("process-cards"), name, title, explain);
+  const box = $("process-charts");
+  processCharts.push(
+    new Chart(box, { title: "Goroutines", explain: "Those of the whole process.", series: [{ value: (p) => p.goroutines }], format: count }),
+    new Chart(box, { title: "Memory", explain: "What Go has of the system, and how much of it is objects and stacks.", series: [{ name: "all", value: (p) => p.memory }, { name: "objects", value: (p) => p.objects }, { name: "stacks", value: (p) => p.stacks }], format: bytes, steps: powers }),
+  );
+}
+
+const lastOfProcess = () => (view.process.length ? view.process[view.process.length - 1].number : "");
+
+function showProcess(p) {
+  if (view.processSince !== p.observed) { // another page, whose samples are numbered from 0
+    const known = view.processSince !== null;
+    view.processSince = p.observed;
+    view.process = [];
+    if (known) return; // what was asked for went by the numbers of the one before
+  }
+  for (const s of p.samples) {
+    s.at = Date.parse(s.time);
+    view.process.push(s);
+  }
+  view.process = view.process.slice(-600);
+  const now = p.counts;
+  set("goroutines", count(now.goroutines), "");
+  set("memory", bytes(now.memory), "");
+  set("objects", bytes(now.objects), "");
+  set("stacks", bytes(now.stacks), now.goroutines ? bytes(now.stacks / now.goroutines) + " a goroutine" : "");
+  set("collections", count(now.collections), "");
+  for (const c of processCharts) c.draw(view.process, view.range, now, now);
 }
 
 // lookAtServer asks for the server and shows it.
 async function lookAtServer(turn) {
   const last = view.served.length ? view.served[view.served.length - 1].number : "";
-  const v = await ask("server", { server: view.server, after: last });
+  const v = await ask("server", { server: view.server, after: last, process: lastOfProcess() });
   if (turn !== asking) return;
   if (view.servedSince !== v.observed) { // another page, whose samples are numbered from 0
     const known = view.servedSince !== null;
@@ -149,6 +196,7 @@ async function lookAtServer(turn) {
   }
   text($("server-kind"), v.kind);
   text($("observed"), "observed for " + span(now.at - Date.parse(v.observed)));
-  for (const c of serverCharts) c.draw(view.served, view.range);
+  for (const c of serverCharts) c.draw(view.served, view.range, now, then);
+  showProcess(v.process);
   health("live", "live");
 }

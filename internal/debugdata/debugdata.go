@@ -21,6 +21,7 @@ type View struct {
 	Status        Status        `json:"status"`
 	Registrations Registrations `json:"registrations"`
 	History       History       `json:"history"`
+	Process       Process       `json:"process"`
 }
 
 // Status is the current status of a port.
@@ -158,6 +159,31 @@ type ServerView struct {
 	Observed time.Time      `json:"observed"` // since when there are samples
 	Counts   ServerCounts   `json:"counts"`
 	Samples  []ServerSample `json:"samples"`
+	Process  Process        `json:"process"`
+}
+
+// A Process is what the page shows of the process.
+type Process struct {
+	Time     time.Time       `json:"time"`
+	Observed time.Time       `json:"observed"` // since when there are samples
+	Counts   ProcessCounts   `json:"counts"`
+	Samples  []ProcessSample `json:"samples"`
+}
+
+// ProcessCounts holds what Go's runtime counts. All but Goroutines and Collections are bytes.
+type ProcessCounts struct {
+	Goroutines  uint64 `json:"goroutines"`
+	Memory      uint64 `json:"memory"`  // taken from the system, and not given back
+	Objects     uint64 `json:"objects"` // of the heap, with those that were not collected yet
+	Stacks      uint64 `json:"stacks"`
+	Collections uint64 `json:"collections"`
+}
+
+// A ProcessSample holds the counters of the process at one time.
+type ProcessSample struct {
+	Number uint64    `json:"number"` // increases by one with each sample
+	Time   time.Time `json:"time"`
+	ProcessCounts
 }
 
 // A ServerSample holds the counters of a server or a lot at one time.

@@ -74,7 +74,7 @@ func TestQuickStart(t *testing.T) {
 		!regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
 		t.Errorf("the load says:\n%s", out)
 	}
-	if out := output(run(commands[5])); !strings.Contains(out, "registrations ") || !strings.Contains(out, "top  echo") {
+	if out := output(run(commands[5])); !strings.Contains(out, "registrations ") || !strings.Contains(out, "top  live  echo") {
 		t.Errorf("top says:\n%s", out)
 	}
 }
