@@ -25,7 +25,9 @@ import (
 type PacketHandler interface {
 	// Datagrams is called with the datagrams received, in order. The messages and their buffers
 	// belong to the worker and may be used until Datagrams returns. So an answer may be made in
-	// place, and sent with c.Send.
+	// place, and sent with c.Send. On a wildcard address Local of a message is the address that it
+	// came to; an answer needs it, as it needs Addr, or it leaves from the address that the system
+	// chooses.
 	Datagrams(c *PacketConn, in []sock.Message)
 }
 
@@ -175,6 +177,11 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	defer socket.Close()
 	if err := datagrams(socket); err != nil {
 		return fmt.Errorf("server: socket on %s: %w", engine.NameOf(socket), err)
+	}
+	if socket.LocalAddr().Addr().IsUnspecified() { // so that an answer leaves from the address that was asked
+		if err := socket.SetPacketInfo(true); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return fmt.Errorf("server: socket on %s: %w", engine.NameOf(socket), err)
+		}
 	}
 	c := &PacketConn{server: s, sock: socket, failed: make(engine.Failure, 1)}
 	if err := s.begin(c); err != nil {

@@ -116,6 +116,21 @@ func TestDatagramAllocs(t *testing.T) {
 			}
 			recvEventually(t, len(sent), recv)
 		})
+		if err := b.SetPacketInfo(true); err != nil {
+			t.Fatal(err)
+		}
+		for i := range sent {
+			sent[i].Local = from.Addr()
+		}
+		wantNoAllocs(t, "SendBatch and RecvBatch with addresses", func() {
+			if n, err := sendBatch(a, sent); n != len(sent) || err != nil {
+				t.Fatal(n, err)
+			}
+			recvEventually(t, len(sent), recv)
+			if got[0].Local != to.Addr() {
+				t.Fatal(got[0].Local)
+			}
+		})
 		wantNoAllocs(t, "RecvFrom that would block", func() {
 			if _, _, err := b.RecvFrom(buf); err != sock.ErrWouldBlock {
 				t.Fatal(err)

@@ -124,6 +124,42 @@ func TestRecvBatchTruncates(t *testing.T) {
 }
 
 // The messages of one call may have different destinations, including the connected peer.
+// A datagram that came before SetPacketInfo says where it came to as well: a server may be asked
+// between its bind and its first receive.
+func TestPacketInfoOfEarlier(t *testing.T) {
+	for _, network := range []sock.Network{sock.UDP4, sock.UDP6} {
+		s, err := sock.New(network)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		on, asked := netip.IPv4Unspecified(), netip.MustParseAddr("127.0.0.2")
+		if network == sock.UDP6 {
+			on, asked = netip.IPv6Unspecified(), sock.Loopback6.Addr()
+		}
+		if err := s.Bind(netip.AddrPortFrom(on, 0)); err != nil {
+			t.Fatal(err)
+		}
+		to := netip.AddrPortFrom(asked, s.LocalAddr().Port())
+		c, err := sock.New(network)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SendTo([]byte("early"), to); err != nil {
+			t.Fatal(err)
+		}
+		waitPoll(t, s, in)
+		if err := s.SetPacketInfo(true); err != nil {
+			t.Fatal(err)
+		}
+		got := buffers(2, 64)
+		if n, err := s.RecvBatch(got); n != 1 || err != nil || got[0].Local != asked {
+			t.Errorf("%v: %d, %v, came to %v; want %v", network, n, err, got[0].Local, asked)
+		}
+	}
+}
+
 func TestSendBatchAddresses(t *testing.T) {
 	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		n := sock.NetworkOf(a.LocalAddr(), sock.UDP4, sock.UDP6)

@@ -47,6 +47,7 @@ var calls = map[string]struct {
 	"SetLinger":      {"setsockopt", func(s *sock.Socket) error { return s.SetLinger(0) }},
 	"SetNoDelay":     {"setsockopt", func(s *sock.Socket) error { return s.SetNoDelay(true) }},
 	"SetReadBuffer":  {"setsockopt", func(s *sock.Socket) error { return s.SetReadBuffer(1) }},
+	"SetPacketInfo":  {"setsockopt", func(s *sock.Socket) error { return s.SetPacketInfo(true) }},
 	"SetReusePort":   {"setsockopt", func(s *sock.Socket) error { return s.SetReusePort(true) }},
 	"SetWriteBuffer": {"setsockopt", func(s *sock.Socket) error { return s.SetWriteBuffer(1) }},
 	"Shutdown":       {"shutdown", func(s *sock.Socket) error { return s.Shutdown(sock.ShutBoth) }},

@@ -32,6 +32,22 @@ type Message struct {
 	Buf  []byte         // the bytes to send, or the buffer to receive into
 	N    int            // the number of bytes received or sent
 	Addr netip.AddrPort // the sender or the destination; the zero AddrPort sends to the connected peer
+	// Local is the address of this machine that a datagram came to (see SetPacketInfo), or leaves from. If it is the zero
+	// Addr, a datagram leaves from the address that the system chooses.
+	Local netip.Addr
+}
+
+// SetPacketInfo selects whether RecvBatch sets Message.Local, so that a socket that is bound to a wildcard address can answer
+// from the address that was asked. The zero Addr remains where no answer can leave from the address, such as a multicast one.
+// A socket that is bound to one address needs no SetPacketInfo. It fails with errors.ErrUnsupported if the system cannot.
+func (s *Socket) SetPacketInfo(on bool) error {
+	return s.do("setsockopt", func(h uintptr) error {
+		err := sysPacketInfo(h, on)
+		if err == nil {
+			s.fd.ChangeKind(kindInfo, on)
+		}
+		return err
+	})
 }
 
 // MaxBatch is the maximum number of messages that one call of RecvBatch or SendBatch handles.
@@ -49,7 +65,7 @@ func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 		return 0, nil
 	}
 	generation := s.fd.Generation()
-	n, err := sysRecvBatch(h, msgs[:min(len(msgs), MaxBatch)])
+	n, err := sysRecvBatch(h, msgs[:min(len(msgs), MaxBatch)], s.is(kindInfo))
 	return s.finish("recvmmsg", h, dirRecv, generation, n, err)
 }
 

@@ -3,6 +3,7 @@ package sock_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -329,6 +330,84 @@ func TestPortableDatagrams(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A socket on a wildcard address learns which address each datagram of a batch came to, and answers
+// from it: a connected client takes no answer from another.
+func TestPortablePacketInfo(t *testing.T) {
+	four, six, mapped := netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParsePrefix("::ffff:0:0/96")
+	for _, test := range []struct {
+		on, asked netip.Addr
+		dual      bool
+	}{
+		{four, sock.Loopback.Addr(), false}, {four, netip.MustParseAddr("127.0.0.2"), false},
+		{six, sock.Loopback6.Addr(), false}, {six, sock.Loopback6.Addr(), true},
+		{six, sock.Loopback.Addr(), true}, {six, netip.MustParseAddr("127.0.0.2"), true},
+	} {
+		t.Run(fmt.Sprint(test.asked, " of ", test.on), func(t *testing.T) {
+			s := mustNew(t, sock.NetworkOf(netip.AddrPortFrom(test.on, 0), sock.UDP4, sock.UDP6))
+			if test.on == six {
+				must(t, s.SetDualStack(test.dual))
+			}
+			if err := s.Bind(netip.AddrPortFrom(test.on, 0)); err != nil {
+				t.Skip(err)
+			}
+			if err := s.SetPacketInfo(true); errors.Is(err, errors.ErrUnsupported) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			to := netip.AddrPortFrom(test.asked, s.LocalAddr().Port())
+			var clients []*sock.Socket
+			for range 3 {
+				c := mustNew(t, sock.NetworkOf(to, sock.UDP4, sock.UDP6))
+				if err := c.Connect(to); err != nil {
+					t.Skip(err) // the machine has no such address
+				}
+				clients = append(clients, c)
+				sendAll(t, c, "question")
+			}
+			msgs := make([]sock.Message, len(clients)+1)
+			for i := range msgs {
+				msgs[i].Buf = make([]byte, 100)
+			}
+			got := 0
+			for got < len(clients) {
+				must(t, retry(t, func() error {
+					n, err := s.RecvBatch(msgs[got:])
+					got += n
+					return err
+				}))
+			}
+			for i := range msgs[:got] {
+				m := &msgs[i]
+				if m.Local.Unmap() != test.asked || mapped.Contains(m.Local) != m.Addr.Addr().Is4In6() {
+					t.Fatalf("message %d came to %v, from %v; want %v", i, m.Local, m.Addr, test.asked)
+				}
+				m.Buf = m.Buf[:m.N]
+			}
+			if test.asked == netip.MustParseAddr("127.0.0.2") && wine.IgnoresInfo.Here() {
+				t.Skip(wine.IgnoresInfo)
+			}
+			if n, err := sendBatch(s, msgs[:got]); n != got || err != nil {
+				t.Fatalf("SendBatch = %d, %v", n, err)
+			}
+			for _, c := range clients {
+				wantRecv(t, c, "question")
+			}
+			must(t, s.SetPacketInfo(false))
+			sendAll(t, clients[0], "again")
+			must(t, retry(t, func() error { _, err := s.RecvBatch(msgs[:1]); return err }))
+			if msgs[0].Local.IsValid() {
+				t.Errorf("without SetPacketInfo a message came to %v", msgs[0].Local)
+			}
+		})
+	}
+	l := listenOn(t, sock.Loopback)
+	l.Close()
+	if err := l.SetPacketInfo(true); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("of a closed socket: %v", err)
+	}
 }
 
 func TestPortableSendFile(t *testing.T) {

@@ -38,6 +38,7 @@ const (
 	kindStream   = 1 << iota // a stream, which can end
 	kindTCP                  // TCP: a receive shorter than its buffer may have drained the socket
 	kindMaybeTCP             // a listener that is not TCP, but may accept TCP connections
+	kindInfo                 // RecvBatch sets Message.Local (SetPacketInfo)
 )
 
 func (s *Socket) is(kind uint32) bool { return s.fd.Kind()&kind != 0 }

@@ -16,6 +16,14 @@ const (
 	keepIdle     = unix.TCP_KEEPIDLE
 	keepInterval = unix.TCP_KEEPINTVL
 	keepCount    = unix.TCP_KEEPCNT
+
+	// The packet info of IPv4 is the index of the interface, the address to answer from, and the one that a datagram was sent
+	// to, which may be that of a group.
+	recvPacketInfo4 = unix.IP_PKTINFO
+	packetInfo4     = unix.IP_PKTINFO
+	sizePacketInfo4 = 4 + 4 + 4
+	source4         = 4
+	destination4    = 8
 )
 
 // sysAccept uses the scheduler, because creating a socket takes longer and takes locks of the process.
@@ -262,6 +270,7 @@ type batch struct {
 	hdrs  [MaxBatch]mmsghdr
 	vecs  [MaxBatch]unix.Iovec
 	addrs [MaxBatch]unix.RawSockaddrAny
+	infos [MaxBatch]control
 }
 
 var batches = sync.Pool{New: func() any {
@@ -278,6 +287,15 @@ func (b *batch) setBuffer(i int, buf []byte) {
 	b.vecs[i].SetLen(len(buf))
 }
 
+// setControl gives message i a number of bytes for control messages.
+func (b *batch) setControl(i, size int) {
+	hdr := &b.hdrs[i].hdr
+	hdr.SetControllen(size)
+	if hdr.Control = nil; size > 0 {
+		hdr.Control = (*byte)(unsafe.Pointer(&b.infos[i]))
+	}
+}
+
 // call makes the system call for n messages and returns the number of messages that were received or sent.
 func (b *batch) call(trap, h uintptr, n int, flags uintptr) (int, error) {
 	for {
@@ -291,10 +309,15 @@ func (b *batch) call(trap, h uintptr, n int, flags uintptr) (int, error) {
 	}
 }
 
-func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
+func sysRecvBatch(h uintptr, msgs []Message, info bool) (int, error) {
 	b := batches.Get().(*batch)
 	defer batches.Put(b)
+	size := 0
+	if info {
+		size = int(unsafe.Sizeof(b.infos[0]))
+	}
 	for i := range msgs {
+		b.setControl(i, size)
 		kernelWrites(msgs[i].Buf)
 		b.setBuffer(i, msgs[i].Buf)
 		b.addrs[i].Addr.Family = unix.AF_UNSPEC
@@ -306,27 +329,47 @@ func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
 		return 0, err
 	}
 	for i := range n {
-		msgs[i].N, msgs[i].Addr = int(b.hdrs[i].n), decode(&b.addrs[i])
+		m := &msgs[i]
+		m.N, m.Addr, m.Local = int(b.hdrs[i].n), decode(&b.addrs[i]), netip.Addr{}
+		if info {
+			m.Local = b.infos[i].local(int(b.hdrs[i].hdr.Controllen), m.Addr.Addr())
+		}
 	}
 	return n, nil
+}
+
+// setAddrs sets where message i goes, and where it leaves from.
+func (b *batch) setAddrs(i int, m *Message) error {
+	hdr := &b.hdrs[i].hdr
+	hdr.Name, hdr.Namelen = nil, 0
+	if m.Addr != (netip.AddrPort{}) {
+		size, err := encode(m.Addr, &b.addrs[i])
+		if err != nil {
+			return err
+		}
+		hdr.Name, hdr.Namelen = (*byte)(unsafe.Pointer(&b.addrs[i])), uint32(size)
+	}
+	size := 0
+	if m.Local.IsValid() {
+		var err error
+		if size, err = b.infos[i].put(m.Local); err != nil {
+			return err
+		}
+	}
+	b.setControl(i, size)
+	return nil
 }
 
 func sysSendBatch(h uintptr, msgs []Message) (int, error) {
 	b := batches.Get().(*batch)
 	defer batches.Put(b)
 	for i := range msgs {
-		b.hdrs[i].hdr.Name, b.hdrs[i].hdr.Namelen = nil, 0
-		if msgs[i].Addr != (netip.AddrPort{}) {
-			size, err := encode(msgs[i].Addr, &b.addrs[i])
-			if err != nil {
-				if i == 0 {
-					return 0, err
-				}
-				msgs = msgs[:i] // the next call returns the error
-				break
+		if err := b.setAddrs(i, &msgs[i]); err != nil {
+			if i == 0 {
+				return 0, err
 			}
-			b.hdrs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.addrs[i]))
-			b.hdrs[i].hdr.Namelen = uint32(size)
+			msgs = msgs[:i] // the next call returns the error
+			break
 		}
 		kernelReads(msgs[i].Buf)
 		b.setBuffer(i, msgs[i].Buf)

@@ -51,13 +51,19 @@ func gather(to *[maxVec][]byte, bufs [][]byte, stream bool) (n int, ok bool) {
 // reports the error only once, it is lost. Such errors concern datagrams that were sent earlier, and may be lost in
 // any case.
 
-func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
+func sysRecvBatch(h uintptr, msgs []Message, info bool) (int, error) {
 	for i := range msgs {
-		n, from, err := sysRecvFrom(h, msgs[i].Buf)
+		m := &msgs[i]
+		n, from, local, err := 0, netip.AddrPort{}, netip.Addr{}, error(nil)
+		if info {
+			n, from, local, err = sysRecvInfo(h, m.Buf)
+		} else {
+			n, from, err = sysRecvFrom(h, m.Buf)
+		}
 		if err != nil {
 			return partial(i, err)
 		}
-		msgs[i].N, msgs[i].Addr = n, from
+		m.N, m.Addr, m.Local = n, from, local
 	}
 	return len(msgs), nil
 }
@@ -65,10 +71,13 @@ func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
 func sysSendBatch(h uintptr, msgs []Message) (int, error) {
 	for i := range msgs {
 		var err error
-		if msgs[i].Addr == (netip.AddrPort{}) {
-			_, err = sysSend(h, msgs[i].Buf)
-		} else {
-			err = sysSendTo(h, msgs[i].Buf, msgs[i].Addr)
+		switch m := &msgs[i]; {
+		case m.Local.IsValid():
+			err = sysSendInfo(h, m.Buf, m.Addr, m.Local)
+		case m.Addr == (netip.AddrPort{}):
+			_, err = sysSend(h, m.Buf)
+		default:
+			err = sysSendTo(h, m.Buf, m.Addr)
 		}
 		if err != nil {
 			return partial(i, err)

@@ -3,6 +3,8 @@ package sock
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -13,6 +15,13 @@ const (
 	keepIdle     = 0
 	keepInterval = 0
 	keepCount    = 0
+
+	// The packet info of IPv4 is the address.
+	recvPacketInfo4 = unix.IP_RECVDSTADDR
+	packetInfo4     = unix.IP_RECVDSTADDR // IP_SENDSRCADDR
+	sizePacketInfo4 = 4
+	source4         = 0
+	destination4    = 0
 )
 
 func sysSendFile(h uintptr, f *os.File, offset int64, n int) (int, error) {

@@ -36,6 +36,7 @@ func sysSend(uintptr, []byte) (int, error)                           { return 0,
 func sysSendV(uintptr, [][]byte, bool) (int, error)                  { return 0, errSystem }
 func sysRecvFrom(uintptr, []byte) (n int, a netip.AddrPort, e error) { return 0, a, errSystem }
 func sysSendTo(uintptr, []byte, netip.AddrPort) error                { return errSystem }
+func sysPacketInfo(uintptr, bool) error                              { return errSystem }
 func sysShutdown(uintptr, How) error                                 { return errSystem }
 func sysErr(uintptr) error                                           { return errSystem }
 func sysNoDelay(uintptr, bool) error                                 { return errSystem }
@@ -52,6 +53,12 @@ func hasKeepAlive(uintptr) (bool, error)                             { return fa
 func setKeepAlive(uintptr, bool) error                               { return errSystem }
 func getTCP(uintptr, int) (int, error)                               { return 0, errSystem }
 func setTCP(uintptr, int, int) error                                 { return errSystem }
+
+func sysRecvInfo(uintptr, []byte) (n int, a netip.AddrPort, l netip.Addr, e error) {
+	return 0, a, l, errSystem
+}
+
+func sysSendInfo(uintptr, []byte, netip.AddrPort, netip.Addr) error { return errSystem }
 
 func sysSendFile(h uintptr, f *os.File, offset int64, n int) (int, error) {
 	return copyFile(h, f, offset, n)

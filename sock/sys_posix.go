@@ -139,6 +139,44 @@ func sysRecvFrom(h uintptr, b []byte) (int, netip.AddrPort, error) {
 	}
 }
 
+func sysRecvInfo(h uintptr, b []byte) (int, netip.AddrPort, netip.Addr, error) {
+	c := controls.Get().(*control)
+	defer controls.Put(c)
+	kernelWrites(b)
+	for {
+		n, controls, _, sender, err := unix.Recvmsg(int(h), b, c.bytes(), 0)
+		switch {
+		case n >= 0: // as in sysRecvFrom
+			from := decode(sender)
+			return n, from, c.local(controls, from.Addr()), nil
+		case err != unix.EINTR:
+			return 0, netip.AddrPort{}, netip.Addr{}, blocked(err)
+		}
+	}
+}
+
+func sysSendInfo(h uintptr, b []byte, to netip.AddrPort, local netip.Addr) error {
+	c := controls.Get().(*control)
+	defer controls.Put(c)
+	size, err := c.put(local)
+	if err != nil {
+		return err
+	}
+	kernelReads(b)
+	send := func(sa unix.Sockaddr) error {
+		for {
+			_, err := unix.SendmsgN(int(h), b, c.bytes()[:size], sa, unix.MSG_NOSIGNAL)
+			if err != unix.EINTR {
+				return blocked(sendErr(err))
+			}
+		}
+	}
+	if to == (netip.AddrPort{}) {
+		return send(nil)
+	}
+	return withAddr(to, send)
+}
+
 func sysSendTo(h uintptr, b []byte, to netip.AddrPort) error {
 	return withAddr(to, func(sa unix.Sockaddr) error {
 		_, err := send(h, b, sa)

@@ -19,9 +19,12 @@ func main() {
 	addr := sock.Loopback
 	flag.TextVar(&addr, "addr", addr, "address to listen on")
 	flag.Parse()
-	socket, err := sock.New(sock.UDP4)
+	socket, err := sock.New(sock.NetworkOf(addr, sock.UDP4, sock.UDP6))
 	if err == nil {
 		err = socket.Bind(addr)
+	}
+	if err == nil && addr.Addr().IsUnspecified() {
+		err = socket.SetPacketInfo(true) // an answer leaves from the address that was asked
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -80,7 +83,7 @@ func (s *server) run(ctx context.Context) error {
 		}
 		for _, q := range s.queries[:n] {
 			if message := answer(q.Buf[:q.N]); message != nil {
-				s.unsent = append(s.unsent, sock.Message{Buf: message, Addr: q.Addr})
+				s.unsent = append(s.unsent, sock.Message{Buf: message, Addr: q.Addr, Local: q.Local})
 			}
 		}
 	}

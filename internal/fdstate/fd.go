@@ -65,6 +65,15 @@ func (fd *FD) Kind() uint32 { return fd.flags.Load() >> kindShift }
 // SetKind sets the bits of Kind. It must be called before the FD is shared.
 func (fd *FD) SetKind(kind uint32) { fd.flags.Store(kind << kindShift) }
 
+// ChangeKind sets or clears some bits of Kind, at any time.
+func (fd *FD) ChangeKind(bits uint32, on bool) {
+	if on {
+		fd.flags.Or(bits << kindShift)
+	} else {
+		fd.flags.And(^(bits << kindShift))
+	}
+}
+
 // Open opens a closed FD with a handle. It reports whether it succeeded. It fails if the FD is open, or if a
 // reference from before Close is left.
 func (fd *FD) Open(handle uintptr) bool {

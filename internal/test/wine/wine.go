@@ -18,6 +18,7 @@ const (
 	CountsNoHandle Deviation = "Wine does not report the number of handles of a process"
 	HasNoUnix      Deviation = "Wine has no Unix sockets"
 	FailsAccept    Deviation = "An AcceptEx fails under Wine if its connection was reset concurrently"
+	IgnoresInfo    Deviation = "Wine sends a datagram from the address that the system chooses, whatever IP_PKTINFO says"
 	AsksServer     Deviation = "Wine sends system calls to its server, which has one thread for all processes"
 )
 
