@@ -23,6 +23,10 @@ enum {
 	AWAITED = 4,
 	// closesocket is at work. BLOCKS and NONBLOCKING are forgotten, and the socket may still be open.
 	CLOSING = 8,
+	// The program has shut a direction down, and the peer has reset the connection.
+	ENDED_SEND = 16,
+	ENDED_RECEIVE = 32,
+	RESET = 64,
 };
 
 static bool is_kept(SOCKET s) { return s < KEPT; }
@@ -41,6 +45,16 @@ static void set(SOCKET s, uint8_t what, bool on)
 	else
 		atomic_fetch_and(&known[s], (uint8_t)~what);
 }
+
+bool sn_has_ended(SOCKET s, bool sends) { return is(s, sends ? ENDED_SEND : ENDED_RECEIVE); }
+
+bool sn_was_reset(SOCKET s) { return is(s, RESET); }
+
+bool sn_may_receive(SOCKET s) { return !is(s, ENDED_RECEIVE | RESET); }
+
+void sn_set_ended(SOCKET s, bool sends, bool on) { set(s, sends ? ENDED_SEND : ENDED_RECEIVE, on); }
+
+void sn_set_reset(SOCKET s, bool on) { set(s, RESET, on); }
 
 void sn_set_blocking(SOCKET s, bool on)
 {
@@ -165,12 +179,12 @@ void sn_closing(SOCKET s)
 {
 	wake(s, true);
 	set(s, CLOSING, true);
-	set(s, BLOCKS | NONBLOCKING, false);
+	set(s, BLOCKS | NONBLOCKING | ENDED_SEND | ENDED_RECEIVE | RESET, false);
 }
 
 void sn_closed(SOCKET s)
 {
-	set(s, CLOSING, false);
+	set(s, CLOSING | ENDED_SEND | ENDED_RECEIVE | RESET, false); // a call in another thread may have set them
 	wake(s, false);
 }
 

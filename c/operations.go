@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -137,6 +138,10 @@ type operation struct {
 	status uintptr
 	// pinned is set while inFlight has the operation, and never cleared.
 	pinned atomic.Bool
+	// attempt is that of the call that has started the operation, until the operation has its result.
+	attempt *attempt
+	// quiet is set if the call has returned the error: nothing is dequeued.
+	quiet bool
 	// buffers are those of the program, where they are several; they are received into one, and
 	// copied.
 	buffers []C.WSABUF
@@ -154,6 +159,52 @@ type operation struct {
 	data, localSize, peerSize int
 	first                     *firstReceive // nil if no data was asked for
 	of                        *operation    // of the accept of a firstReceive, until it has accepted
+}
+
+// An attempt is what a call and the operation that it has started agree upon: whether the call
+// returns the operation's error, because the operation was over before the call. The one that comes
+// second gives the attempt back, as the operation may be used again by then.
+type attempt struct {
+	over atomic.Uint32 // who came first: attemptCall or attemptOperation
+	code C.uint32_t    // set by the operation, if it was first
+}
+
+const (
+	attemptCall = 1 + iota
+	attemptOperation
+)
+
+var attempts = sync.Pool{New: func() any { return new(attempt) }}
+
+// failsCall reports whether the call that has started the operation returns the error.
+func (o *operation) failsCall(code C.uint32_t) bool {
+	a := o.attempt
+	if a == nil {
+		return false
+	}
+	o.attempt = nil
+	if code == C.ERROR_OPERATION_ABORTED { // by another call
+		code = C.ERROR_SUCCESS
+	}
+	a.code = code
+	if a.over.CompareAndSwap(0, attemptOperation) {
+		return code != C.ERROR_SUCCESS
+	}
+	attempts.Put(a)
+	return false
+}
+
+// result returns what the call returns that has started an operation.
+func (a *attempt) result() C.uint32_t {
+	if a.over.CompareAndSwap(0, attemptCall) {
+		return C.ERROR_IO_PENDING
+	}
+	code := a.code
+	attempts.Put(a)
+	if code == C.ERROR_SUCCESS {
+		return C.ERROR_IO_PENDING // its completion is queued
+	}
+	return code
 }
 
 var operations = sync.Pool{New: func() any { return new(operation) }}
@@ -228,6 +279,7 @@ func (o *operation) recycle() {
 	o.port, o.target, o.overlapped = nil, nil, nil
 	o.from, o.fromLength, o.buffer = nil, nil, nil
 	o.first, o.accepts, o.event = nil, false, 0
+	o.attempt, o.quiet = nil, false
 	o.buffers = o.buffers[:0]
 	if cap(o.gather) > maxGather {
 		o.gather = nil
@@ -321,6 +373,12 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 		b = o.sendBuffer(list)
 	}
 	o.isFile = obj.file != nil
+	var a *attempt
+	if !o.isFile {
+		a = attempts.Get().(*attempt)
+		a.over.Store(0)
+		o.attempt = a
+	}
 	switch {
 	case kind == sendToKind:
 		to, ok := addrPort(address, int(*addressLength))
@@ -340,6 +398,9 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 		err = overlapped.RecvFrom(p.Port, obj.socket, k, b, &o.op)
 	default:
 		err = overlapped.Recv(p.Port, obj.socket, k, b, &o.op)
+	}
+	if err == nil && a != nil {
+		return a.result()
 	}
 	return o.started(err)
 }
@@ -430,14 +491,29 @@ func completed(of unsafe.Pointer) {
 		to := bytesOf(unsafe.Pointer(o.from), int(*o.fromLength))
 		*o.fromLength = C.int(putAddress(to, o.family, o.op.Addr()))
 	}
-	var status uintptr
-	switch {
-	case err != nil:
-		status = statusOf(operationCode(err))
-	case long:
-		status = statusOf(C.WSAEMSGSIZE)
+	code := C.uint32_t(C.ERROR_SUCCESS)
+	if err != nil {
+		code = o.failure(err)
 	}
-	o.settle(n, status)
+	if o.failsCall(code) {
+		o.quiet, o.event = true, 0
+	}
+	if long {
+		code = C.WSAEMSGSIZE
+	}
+	o.settle(n, statusOf(code))
+}
+
+// failure returns the error of an operation on a socket or a file. A socket that was reset stays so.
+func (o *operation) failure(err error) C.uint32_t {
+	code := operationCode(err)
+	switch fd := C.SOCKET(uint32(o.target.id)); {
+	case errors.Is(err, unix.EPIPE):
+		code = C.uint32_t(C.sn_broken(fd))
+	case code == C.WSAECONNRESET:
+		C.sn_set_reset(fd, true)
+	}
+	return code
 }
 
 // complete finishes an operation that was dequeued, and returns its status. It returns false if
@@ -453,7 +529,7 @@ func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
 	}
 	status = o.status
 	nt.Data = uintptr(o.bytes)
-	queued := o.event&1 == 0
+	queued := o.event&1 == 0 && !o.quiet
 	o.recycle()
 	return status, queued
 }

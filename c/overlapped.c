@@ -73,6 +73,8 @@ static int transfer(int kind, SOCKET s, LPWSABUF buffers, DWORD count, LPDWORD m
 		return now(kind == SEND || kind == SENDTO, s, buffers, count, moved, (int)flags, address, length);
 	if (flags != 0)
 		return sn_fail_socket(WSAEOPNOTSUPP);
+	if (kind != SEND && kind != SENDTO && (error = sn_ended(s)) != 0)
+		return sn_fail_socket(error);
 	return sn_fail_socket(snGoTransfer(kind, (int)s, buffers, count, address, length, 0, o));
 }
 

@@ -61,6 +61,20 @@ void sn_set_nonblocking(SOCKET s);
 // because a thread in accept(2) could not be woken.
 void sn_unblock_listener(SOCKET s);
 
+// What is known of a connection: the program has shut a direction down, or the peer has reset it.
+// sn_may_receive is true while neither ends receives.
+bool sn_has_ended(SOCKET s, bool sends);
+bool sn_was_reset(SOCKET s);
+bool sn_may_receive(SOCKET s);
+void sn_set_ended(SOCKET s, bool sends, bool on);
+void sn_set_reset(SOCKET s, bool on);
+
+// sn_ended returns why a call cannot receive any more, where the system would say that it is the end
+// of the stream, or 0. sn_broken returns the error of a send for EPIPE: the direction was shut, the
+// peer has reset the connection, or there was none.
+DWORD sn_ended(SOCKET s);
+DWORD sn_broken(SOCKET s);
+
 // sn_await is poll with a deadline that may be NULL. fds has room for one element more than count.
 // The result is also SN_CLOSED if closesocket was called for one of the sockets.
 #define SN_CLOSED (-2)

@@ -2,6 +2,7 @@
 #include "sn.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "_cgo_export.h"
 
 atomic_bool sn_edgeless;
+
+#define TCP_CLOSED 7 // TCP_CLOSE of a header that linux/tcp.h excludes
 
 void sn_set_edgeless(void) { atomic_store(&sn_edgeless, true); }
 
@@ -74,6 +77,68 @@ static void moved(SOCKET s, short events, ssize_t n, size_t size)
 // descriptor returns a socket's descriptor, or -1 for a number that is none. A conversion to int could make it another's.
 static int descriptor(SOCKET s) { return s <= 0x7fffffff ? (int)s : -1; }
 
+// tcp_info returns what is known of a TCP connection; tcpi_segs_in is 0 if there was never one, or
+// the socket is none of TCP.
+static struct tcp_info tcp_info(SOCKET s)
+{
+	struct tcp_info info = {0};
+	socklen_t size = sizeof info;
+	if (getsockopt((int)s, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+		info.tcpi_segs_in = 0;
+	return info;
+}
+
+// What is noted of a socket may be of an earlier one with its number, which another thread has closed
+// while a call on it was at work. So the system is asked, too.
+DWORD sn_ended(SOCKET s)
+{
+	if (sn_may_receive(s))
+		return 0;
+	struct pollfd p = {descriptor(s), POLLRDHUP, 0};
+	if (sn_has_ended(s, false) && poll(&p, 1, 0) > 0 && (p.revents & POLLRDHUP))
+		return WSAESHUTDOWN;
+	sn_set_ended(s, false, false);
+	if (sn_was_reset(s)) {
+		struct tcp_info info = tcp_info(s);
+		if (info.tcpi_segs_in > 0 && info.tcpi_state == TCP_CLOSED)
+			return WSAECONNRESET;
+		sn_set_reset(s, false);
+	}
+	return 0;
+}
+
+DWORD sn_broken(SOCKET s)
+{
+	if (sn_has_ended(s, true))
+		return WSAESHUTDOWN;
+	int type = 0;
+	socklen_t size = sizeof type;
+	bool tcp = getsockopt((int)s, SOL_SOCKET, SO_PROTOCOL, &type, &size) == 0 && type == IPPROTO_TCP;
+	if (tcp && tcp_info(s).tcpi_segs_in == 0)
+		return WSAENOTCONN;
+	sn_set_reset(s, true);
+	return WSAECONNRESET;
+}
+
+// over reports whether a call cannot receive any more, and then sets the error.
+static bool over(SOCKET s)
+{
+	DWORD error = sn_ended(s);
+	if (error != 0)
+		sn_fail_socket(error);
+	return error != 0;
+}
+
+// failed sets the error of a call that has failed, where errno alone does not say it.
+static ssize_t failed(SOCKET s, ssize_t n)
+{
+	if (n < 0 && errno == EPIPE)
+		return sn_fail_socket(sn_broken(s));
+	if (n < 0 && errno == ECONNRESET)
+		sn_set_reset(s, true);
+	return n;
+}
+
 #define RETRY(result, call, s, events, flags) \
 	do \
 		result = call; \
@@ -102,6 +167,8 @@ static bool is_stream(SOCKET s)
 int sn_recv(SOCKET s, void *buffer, int length, int flags)
 {
 	int got = 0;
+	if (over(s))
+		return SOCKET_ERROR;
 	bool all = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && is_stream(s) &&
 		sn_blocks(s);
 	for (;;) {
@@ -109,6 +176,7 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags)
 		char *to = (char *)buffer + got;
 		size_t left = size(length - got);
 		RETRY(n, recv(descriptor(s), to, left, flags | MSG_DONTWAIT), s, POLLIN, flags);
+		failed(s, n);
 		bool closed = n < 0 && (errno == sn_errno_own || errno == EBADF);
 		if (n <= 0)
 			return got > 0 && !closed ? got : (int)n;
@@ -122,10 +190,12 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags)
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength)
 {
 	ssize_t n;
+	if (over(s))
+		return SOCKET_ERROR;
 	RETRY(n, recvfrom(descriptor(s), buffer, size(length), flags | MSG_DONTWAIT, from, fromLength),
 		s, POLLIN, flags);
 	moved(s, POLLIN, n, size(length));
-	return (int)n;
+	return (int)failed(s, n);
 }
 
 int sn_send(SOCKET s, const void *buffer, int length, int flags)
@@ -133,19 +203,21 @@ int sn_send(SOCKET s, const void *buffer, int length, int flags)
 	ssize_t n;
 	RETRY(n, send(descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL), s, POLLOUT, flags);
 	moved(s, POLLOUT, n, size(length));
-	return (int)n;
+	return (int)failed(s, n);
 }
 
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength)
 {
 	ssize_t n;
 	RETRY(n, sendto(descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL, to, toLength), s, POLLOUT, flags);
-	return (int)n;
+	return (int)failed(s, n);
 }
 
 ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 {
 	ssize_t n;
+	if (!sends && over(s))
+		return SOCKET_ERROR;
 	if (sends)
 		RETRY(n, sendmsg(descriptor(s), m, flags | MSG_NOSIGNAL), s, POLLOUT, flags);
 	else
@@ -154,7 +226,7 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 	for (size_t i = 0; i < m->msg_iovlen; i++)
 		total += m->msg_iov[i].iov_len;
 	moved(s, sends ? POLLOUT : POLLIN, n, total);
-	return n;
+	return failed(s, n);
 }
 
 int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
@@ -309,6 +381,23 @@ int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length
 		return setsockopt(fd, level, option, &wide, sizeof wide);
 	}
 	return setsockopt(fd, level, option, value, (socklen_t)length);
+}
+
+// It is noted before the call, so that a closesocket in another thread, which forgets it, comes after
+// it, or the call fails.
+int sn_shutdown(SOCKET s, int how)
+{
+	bool sends = how != SHUT_RD && !sn_has_ended(s, true), receives = how != SHUT_WR && !sn_has_ended(s, false);
+	if (sends)
+		sn_set_ended(s, true, true);
+	if (receives)
+		sn_set_ended(s, false, true);
+	int result = shutdown(descriptor(s), how);
+	if (result != 0 && sends)
+		sn_set_ended(s, true, false);
+	if (result != 0 && receives)
+		sn_set_ended(s, false, false);
+	return result;
 }
 
 int sn_closesocket(SOCKET s)

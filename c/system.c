@@ -81,6 +81,7 @@ static const struct {
 	FUNCTION(send),
 	FUNCTION(sendto),
 	FUNCTION(setsockopt),
+	FUNCTION(shutdown),
 	{"WSAGetLastError", (FARPROC)(void (*)(void))sn_GetLastError},
 	{"WSASetLastError", (FARPROC)(void (*)(void))sn_SetLastError},
 };

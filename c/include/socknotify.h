@@ -286,6 +286,7 @@ int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length
 #define SN_SO_EXCLUSIVEADDRUSE (~SO_REUSEADDR)
 SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition,
 	DWORD_PTR data);
+int sn_shutdown(SOCKET s, int how);
 int sn_closesocket(SOCKET s);
 int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
 

@@ -37,6 +37,7 @@
 #define send sn_system_send
 #define sendto sn_system_sendto
 #define setsockopt sn_system_setsockopt
+#define shutdown sn_system_shutdown
 #define socketpair sn_system_socketpair /* Winsock has none */
 
 #include <stdint.h>
@@ -64,6 +65,7 @@
 #undef send
 #undef sendto
 #undef setsockopt
+#undef shutdown
 #undef socketpair
 
 #include "../socknotify.h"
@@ -84,6 +86,7 @@ int sendto(SOCKET s, const void *buffer, int length, int flags, const struct soc
 	int toLength) __asm__("sn_sendto");
 int setsockopt(SOCKET s, int level, int option, const void *value, int length)
 	__asm__("sn_setsockopt");
+int shutdown(SOCKET s, int how) __asm__("sn_shutdown");
 int getsockopt(SOCKET s, int level, int option, void *value, int *length) __asm__("getsockopt");
 int getpeername(SOCKET s, struct sockaddr *address, int *length) __asm__("getpeername");
 int getsockname(SOCKET s, struct sockaddr *address, int *length) __asm__("getsockname");

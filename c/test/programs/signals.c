@@ -88,7 +88,7 @@ int main(void)
 	IS(enable(port, pair[0], pair, ONESHOT), ERROR_SUCCESS);
 	closesocket(pair[1]);
 	IS(send(pair[0], "x", 1, 0), SOCKET_ERROR);
-	IS(WSAGetLastError(), WSAESHUTDOWN);
+	IS(WSAGetLastError(), WSAECONNRESET);
 	IS(pipes, 0);
 
 	int fds[2];
