@@ -27,6 +27,8 @@ enum {
 	ENDED_SEND = 16,
 	ENDED_RECEIVE = 32,
 	RESET = 64,
+	// The program has begun to connect, and its call did not block.
+	CONNECTING = 128,
 };
 
 static bool is_kept(SOCKET s) { return s < KEPT; }
@@ -53,6 +55,10 @@ bool sn_was_reset(SOCKET s) { return is(s, RESET); }
 bool sn_may_receive(SOCKET s) { return !is(s, ENDED_RECEIVE | RESET); }
 
 void sn_set_ended(SOCKET s, bool sends, bool on) { set(s, sends ? ENDED_SEND : ENDED_RECEIVE, on); }
+
+bool sn_connecting(SOCKET s) { return is(s, CONNECTING); }
+
+void sn_set_connecting(SOCKET s) { set(s, CONNECTING, true); }
 
 void sn_set_reset(SOCKET s, bool on) { set(s, RESET, on); }
 
@@ -179,12 +185,12 @@ void sn_closing(SOCKET s)
 {
 	wake(s, true);
 	set(s, CLOSING, true);
-	set(s, BLOCKS | NONBLOCKING | ENDED_SEND | ENDED_RECEIVE | RESET, false);
+	set(s, BLOCKS | NONBLOCKING | ENDED_SEND | ENDED_RECEIVE | RESET | CONNECTING, false);
 }
 
 void sn_closed(SOCKET s)
 {
-	set(s, CLOSING | ENDED_SEND | ENDED_RECEIVE | RESET, false); // a call in another thread may have set them
+	set(s, CLOSING | ENDED_SEND | ENDED_RECEIVE | RESET | CONNECTING, false); // a call in another thread may have set them
 	wake(s, false);
 }
 

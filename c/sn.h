@@ -68,6 +68,9 @@ bool sn_was_reset(SOCKET s);
 bool sn_may_receive(SOCKET s);
 void sn_set_ended(SOCKET s, bool sends, bool on);
 void sn_set_reset(SOCKET s, bool on);
+// sn_connecting reports whether the program has begun to connect by a call that did not block.
+bool sn_connecting(SOCKET s);
+void sn_set_connecting(SOCKET s);
 
 // sn_ended returns why a call cannot receive any more, where the system would say that it is the end
 // of the stream, or 0. sn_broken returns the error of a send for EPIPE: the direction was shut, the

@@ -234,6 +234,7 @@ int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
 	int fd = descriptor(s), error, flags = -1;
 	socklen_t size = sizeof error;
 	if (!sn_blocks(s)) {
+		sn_set_connecting(s);
 		int result = connect(fd, name, length);
 		return result != 0 && errno == EINPROGRESS ? sn_fail_socket(WSAEWOULDBLOCK) : result;
 	}
@@ -303,6 +304,24 @@ static int keep(const struct pollfd **from, sn_fd_set *set, short conditions)
 	return (int)set->fd_count;
 }
 
+// drop_failed takes connects that have failed out of the first count elements, which read and write:
+// on Windows they are in the set of exceptions alone. poll would report them again and again. It
+// returns the number of all elements that are ready.
+static int drop_failed(struct pollfd *fds, nfds_t count, nfds_t all)
+{
+	int ready = 0;
+	for (nfds_t i = 0; i < all; i++) {
+		struct pollfd *p = &fds[i];
+		if (i < count && (p->revents & POLLERR) && sn_connecting((SOCKET)p->fd)) {
+			struct tcp_info info = tcp_info((SOCKET)p->fd);
+			if (info.tcpi_state == TCP_CLOSED && info.tcpi_bytes_acked == 0) // not even a SYN
+				*p = (struct pollfd){~p->fd, 0, 0};
+		}
+		ready += p->revents != 0;
+	}
+	return ready;
+}
+
 int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts,
 	const struct timeval *timeout)
 {
@@ -320,9 +339,16 @@ int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts
 	if (timeout != NULL)
 		until = after(timeout);
 	bool waits = timeout == NULL || timeout->tv_sec != 0 || timeout->tv_usec != 0;
+	nfds_t first = count_of(reads) + count_of(writes);
 	int ready = poll(fds, n, 0);
-	if (ready == 0 && waits)
+	if (ready > 0)
+		ready = drop_failed(fds, first, n);
+	while (ready == 0 && waits) {
 		ready = sn_await(fds, n, timeout != NULL ? &until : NULL);
+		if (ready <= 0)
+			break;
+		ready = drop_failed(fds, first, n);
+	}
 	if (ready == SN_CLOSED)
 		goto failed;
 	error = 0; // what errno stands for

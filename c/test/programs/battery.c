@@ -136,11 +136,13 @@ static void accepts(void)
 	closesocket(s[0]);
 	closesocket(s[1]);
 
+	SOCKET refuses = bound(&at); // it does not listen, and keeps its port from others
 	c[0] = bound(&from);
 	associate(c[0], 7);
 	started("refused", connect_ex(c[0], (struct sockaddr *)&at, sizeof at, NULL, 0, &n, &o));
 	dequeued("refused", &o);
 	closesocket(c[0]);
+	closesocket(refuses);
 	nothing("after the accepts");
 }
 

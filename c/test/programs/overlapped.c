@@ -116,9 +116,11 @@ static void streams(void)
 	IS(closesocket(accepted), 0);
 
 	// A connect that is refused; accepts that are canceled, and that a close aborts.
-	struct sockaddr_in gone;
-	SOCKET dead = listener(&gone);
-	closesocket(dead);
+	struct sockaddr_in gone = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	SOCKET dead = tcp(); // which does not listen, and keeps its port from others
+	int gone_size = sizeof gone;
+	IS(bind(dead, (struct sockaddr *)&gone, sizeof gone), 0);
+	IS(getsockname(dead, (struct sockaddr *)&gone, &gone_size), 0);
 	client = bound_tcp();
 	associate(client, 4);
 	BEGINS(connect_ex(client, (struct sockaddr *)&gone, sizeof gone, NULL, 0, &n, &x));
@@ -126,6 +128,7 @@ static void streams(void)
 	CHECK(!WSAGetOverlappedResult(client, &x, &n, FALSE, &flags));
 	IS(WSAGetLastError(), WSAECONNREFUSED);
 	closesocket(client);
+	closesocket(dead);
 	SOCKET spare[2] = {tcp(), tcp()};
 	BEGINS(accept_ex(l, spare[0], block, 0, PART, PART, &n, &a));
 	BEGINS(accept_ex(l, spare[1], block, 0, PART, PART, &n, &x));
