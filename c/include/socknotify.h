@@ -239,6 +239,11 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define WSAVERNOTSUPPORTED 10092
 #define WSANOTINITIALISED 10093
 #define WSAEDISCON 10101
+#define WSATYPE_NOT_FOUND 10109
+#define WSAHOST_NOT_FOUND 11001
+#define WSATRY_AGAIN 11002
+#define WSANO_RECOVERY 11003
+#define WSANO_DATA 11004
 
 /* Completion ports. */
 HANDLE sn_CreateIoCompletionPort(HANDLE file, HANDLE existingPort, ULONG_PTR completionKey, DWORD concurrentThreads);
@@ -289,6 +294,15 @@ SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condi
 int sn_shutdown(SOCKET s, int how);
 int sn_closesocket(SOCKET s);
 int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
+
+/* Names of hosts. The results of sn_getaddrinfo and sn_getnameinfo are errors of Winsock. */
+struct addrinfo;
+struct hostent;
+int sn_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list);
+int sn_getnameinfo(const struct sockaddr *address, socklen_t length, char *node, DWORD nodeSize, char *service,
+	DWORD serviceSize, int flags);
+struct hostent *sn_gethostbyname(const char *name);
+const char *sn_gai_strerror(int error);
 
 /* Overlapped calls on sockets. */
 typedef struct _WSABUF {

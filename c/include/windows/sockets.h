@@ -26,6 +26,15 @@
 		} S_un; \
 	}
 
+/*
+ * Lengths are int on Windows. A typedef, so that a program may have one of its own; a macro where
+ * one of the system's headers has the system's already.
+ */
+#ifndef __socklen_t_defined
+#define SN_SOCKLEN_T
+#define socklen_t sn_system_socklen_t
+#endif
+
 #define accept sn_system_accept
 #define bind sn_system_bind
 #define connect sn_system_connect
@@ -38,6 +47,10 @@
 #define sendto sn_system_sendto
 #define setsockopt sn_system_setsockopt
 #define shutdown sn_system_shutdown
+#define gai_strerror sn_system_gai_strerror
+#define getaddrinfo sn_system_getaddrinfo
+#define gethostbyname sn_system_gethostbyname
+#define getnameinfo sn_system_getnameinfo
 #define socketpair sn_system_socketpair /* Winsock has none */
 
 #include <stdint.h>
@@ -66,15 +79,28 @@
 #undef sendto
 #undef setsockopt
 #undef shutdown
+#undef gai_strerror
+#undef getaddrinfo
+#undef gethostbyname
+#undef getnameinfo
 #undef socketpair
 
 #include "../socknotify.h"
+
+#ifdef SN_SOCKLEN_T
+#undef socklen_t
+typedef int socklen_t;
+#ifndef __socklen_t_defined
+#define __socklen_t_defined
+#endif
+#else
+#define socklen_t int
+#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Lengths are int on Windows. */
 SOCKET accept(SOCKET s, struct sockaddr *address, int *length) __asm__("sn_accept");
 int bind(SOCKET s, const struct sockaddr *name, int length) __asm__("sn_bind");
 int connect(SOCKET s, const struct sockaddr *name, int length) __asm__("sn_connect");
@@ -86,6 +112,12 @@ int sendto(SOCKET s, const void *buffer, int length, int flags, const struct soc
 	int toLength) __asm__("sn_sendto");
 int setsockopt(SOCKET s, int level, int option, const void *value, int length)
 	__asm__("sn_setsockopt");
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list)
+	__asm__("sn_getaddrinfo");
+int getnameinfo(const struct sockaddr *address, int length, char *node, DWORD nodeSize, char *service,
+	DWORD serviceSize, int flags) __asm__("sn_getnameinfo");
+struct hostent *gethostbyname(const char *name) __asm__("sn_gethostbyname");
+const char *gai_strerror(int error) __asm__("sn_gai_strerror");
 int shutdown(SOCKET s, int how) __asm__("sn_shutdown");
 int getsockopt(SOCKET s, int level, int option, void *value, int *length) __asm__("getsockopt");
 int getpeername(SOCKET s, struct sockaddr *address, int *length) __asm__("getpeername");
@@ -96,7 +128,36 @@ extern int gethostname(char *name, size_t length) __THROW;
 }
 #endif
 
-#define socklen_t int
+#define gai_strerrorA gai_strerror
+
+/* The errors of names are Winsock's. */
+#undef EAI_AGAIN
+#undef EAI_BADFLAGS
+#undef EAI_FAIL
+#undef EAI_FAMILY
+#undef EAI_MEMORY
+#undef EAI_NODATA
+#undef EAI_NONAME
+#undef EAI_SERVICE
+#undef EAI_SOCKTYPE
+#define EAI_AGAIN WSATRY_AGAIN
+#define EAI_BADFLAGS WSAEINVAL
+#define EAI_FAIL WSANO_RECOVERY
+#define EAI_FAMILY WSAEAFNOSUPPORT
+#define EAI_MEMORY WSA_NOT_ENOUGH_MEMORY
+#define EAI_NODATA WSAHOST_NOT_FOUND
+#define EAI_NONAME WSAHOST_NOT_FOUND
+#define EAI_SERVICE WSATYPE_NOT_FOUND
+#define EAI_SOCKTYPE WSAESOCKTNOSUPPORT
+#undef HOST_NOT_FOUND
+#undef TRY_AGAIN
+#undef NO_RECOVERY
+#undef NO_DATA
+#define HOST_NOT_FOUND WSAHOST_NOT_FOUND
+#define TRY_AGAIN WSATRY_AGAIN
+#define NO_RECOVERY WSANO_RECOVERY
+#define NO_DATA WSANO_DATA
+
 #define SO_UPDATE_ACCEPT_CONTEXT SN_SO_UPDATE_ACCEPT_CONTEXT
 #define SO_UPDATE_CONNECT_CONTEXT SN_SO_UPDATE_CONNECT_CONTEXT
 #define SO_EXCLUSIVEADDRUSE SN_SO_EXCLUSIVEADDRUSE

@@ -21,6 +21,8 @@
 		} \
 	} while (0)
 
+typedef int socklen_t; // for systems without it, as programs have it
+
 static int read(int a) { return a + 1; }
 static int write(int a) { return a + 2; }
 static int close(int a) { return a + 3; }
