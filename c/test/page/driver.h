@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 static std::atomic<long> receives, bytes, removals, invalid, failed;
 
