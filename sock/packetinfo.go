@@ -5,7 +5,6 @@ package sock
 import (
 	"net/netip"
 	"strconv"
-	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -13,8 +12,6 @@ import (
 // A control is the memory for the control messages of a datagram: the packet info, and others that a program may have
 // asked for. It is aligned as their heads are.
 type control [16]uint64
-
-var controls = sync.Pool{New: func() any { return new(control) }}
 
 func (c *control) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c))

@@ -3,11 +3,15 @@ package sock
 import (
 	"errors"
 	"net/netip"
+	"sync"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
+
+// controls is a pool of control messages.
+var controls = sync.Pool{New: func() any { return new(control) }}
 
 type cmsghdr = windows.WSACMSGHDR
 

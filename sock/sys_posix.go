@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// controls is a pool of control messages.
+var controls = sync.Pool{New: func() any { return new(control) }}
+
 // A sockaddr is the memory for the address argument of a call.
 type sockaddr struct {
 	four unix.SockaddrInet4
