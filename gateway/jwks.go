@@ -216,7 +216,7 @@ func (k *keySet) look() {
 		k.Logger.Warn("gateway: cannot read the keys of tokens", "err", err)
 	case text != k.warned:
 		if k.warned = text; text != "" {
-			k.Logger.Warn("gateway: keys of tokens are left out", "keys", text)
+			k.Logger.Warn("gateway: keys of tokens are left out", "err", text)
 		}
 	}
 }

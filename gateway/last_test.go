@@ -113,7 +113,7 @@ func TestIDOfAnotherServer(t *testing.T) {
 		if m.Gap != gapEpoch || !slices.Equal(m.Missed, want) {
 			t.Errorf("%.50q: %+v", id, m)
 		}
-		last = s.publish("a", "after")
+		s.publish("a", "after")
 		expect(t, r, message{Data: "after"})
 		r.close()
 		again, err := openSSE(s.url, "topic=a&topic=b&topic=live.c", r.lastID)
