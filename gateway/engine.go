@@ -422,6 +422,9 @@ func updateStream(ctx context.Context, js jetstream.JetStream, name string,
 		return err
 	}
 	info := stream.CachedInfo()
+	if info.Config.Replicas > 1 && (info.Cluster == nil || info.Cluster.Leader == "") {
+		return errNoLeader // its last sequence may be an old one
+	}
 	info.Config.Metadata = maps.Clone(info.Config.Metadata)
 	if info.Config.Metadata == nil {
 		info.Config.Metadata = make(map[string]string)

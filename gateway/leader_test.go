@@ -131,6 +131,9 @@ func TestBeginWithoutLeader(t *testing.T) {
 	if _, err := s.hub.auditOnce(0); !errors.Is(err, errNoLeader) {
 		t.Errorf("an audit: %v", err)
 	}
+	if err := endEra(t.Context(), s.js, defaultStream); !errors.Is(err, errNoLeader) {
+		t.Errorf("the end of an era: %v", err)
+	}
 	end()
 	r, err := openSSE(s.url, "topic=a", position{s.hub.epoch, 0}.String())
 	must(t, err)
