@@ -362,6 +362,36 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// What docs/c.md says to programs that keep pointers in 32 bits.
+func TestLowMemory(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the addresses are those of amd64")
+	}
+	program := compile(t, "gcc", "programs/low.c", "-std=gnu11", "-no-pie")
+	for _, c := range []struct{ env, want string }{
+		{"", "main: small 1, large 0\nthread: small 0, large 0\n"},
+		{"MALLOC_ARENA_MAX=1", "main: small 1, large 0\nthread: small 1, large 0\n"},
+		{"MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0", "main: small 1, large 1\nthread: small 1, large 1\n"},
+	} {
+		t.Run(c.env, func(t *testing.T) {
+			for _, set := range strings.Fields(c.env) {
+				name, value, _ := strings.Cut(set, "=")
+				t.Setenv(name, value)
+			}
+			if got := run(t, "epoll", program); got != c.want {
+				t.Errorf("the program prints\n%s\nand not\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// A program with msvc.h uses the headers of C++ for files, if they come first.
+func TestFiles(t *testing.T) {
+	need(t, "g++")
+	program := compile(t, "g++", "programs/files.cpp", "-std=c++17", "-include", "filesystem", "-include", "fstream", "-include", "msvc.h")
+	run(t, "epoll", program)
+}
+
 // The types have the sizes, and the constants the values, of mingw-w64's headers, where those have
 // them.
 func TestMingw(t *testing.T) {
