@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -169,9 +170,26 @@ int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWO
 		{{0xb9, 0x07, 0xa2, 0x25, 0xf3, 0xdd, 0x60, 0x46, 0x8e, 0xe9, 0x76, 0xe5, 0x8c, 0x74, 0x06, 0x3e}, sn_ConnectEx},
 		{{0xf2, 0x7d, 0x36, 0xb5, 0xac, 0xcb, 0xcf, 0x11, 0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}, sn_GetAcceptExSockaddrs},
 	};
-	(void)s, (void)overlapped, (void)routine;
-	if (code != 0xc8000006) // SIO_GET_EXTENSION_FUNCTION_POINTER
+	(void)overlapped, (void)routine;
+	switch (code) {
+	case FIONBIO:
+	case SN_SIO_KEEPALIVE_VALS:
+		if (returned != NULL)
+			*returned = 0;
+		if (code == SN_SIO_KEEPALIVE_VALS)
+			return sn_keep_alive(s, in, inLength);
+		return in == NULL || inLength < sizeof(DWORD) ? sn_fail_socket(WSAEFAULT) : sn_ioctlsocket(s, FIONBIO, in);
+	case FIONREAD:
+		if (out == NULL || outLength < sizeof(DWORD))
+			return sn_fail_socket(WSAEFAULT);
+		if (returned != NULL)
+			*returned = sizeof(DWORD);
+		return sn_ioctlsocket(s, FIONREAD, out);
+	case 0xc8000006: // SIO_GET_EXTENSION_FUNCTION_POINTER
+		break;
+	default:
 		return sn_fail_socket(WSAEOPNOTSUPP);
+	}
 	if (in == NULL || inLength < sizeof functions[0].id || out == NULL || outLength < sizeof(void *))
 		return sn_fail_socket(WSAEFAULT);
 	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)

@@ -111,6 +111,9 @@ int sn_alert(void);
 struct timespec sn_after(uint64_t nanoseconds);
 bool sn_left(const struct timespec *until, struct timespec *t);
 
+// sn_keep_alive is WSAIoctl with SIO_KEEPALIVE_VALS.
+int sn_keep_alive(SOCKET s, const void *values, DWORD size);
+
 // sn_message receives or sends, as sn_recv and sn_send do.
 ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
 

@@ -260,6 +260,9 @@ int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length)
 	bool tcp = name != NULL && length >= sizeof *in &&
 		(name->sa_family == AF_INET || name->sa_family == AF_INET6) && is_stream(s);
 	int fd = descriptor(s), yes = 1;
+	if (name != NULL && length < (socklen_t)(name->sa_family == AF_INET ? sizeof *in
+			: name->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : 0))
+		return sn_fail_socket(WSAEFAULT);
 	if (tcp && in->sin_port != 0)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
 	int result = bind(fd, name, length);
@@ -384,6 +387,40 @@ static int set_timeout(int fd, int option, DWORD ms)
 	return setsockopt(fd, SOL_SOCKET, option, &t, sizeof t);
 }
 
+// The system counts seconds, and has no 0.
+static int seconds(DWORD ms) { return ms <= 1000 ? 1 : ms > 32767000 ? 32767 : (int)((ms + 999) / 1000); }
+
+int sn_keep_alive(SOCKET s, const void *values, DWORD size)
+{
+	struct sn_tcp_keepalive of;
+	if (values == NULL || size < sizeof of)
+		return sn_fail_socket(WSAEFAULT);
+	memcpy(&of, values, sizeof of);
+	int fd = descriptor(s), on = of.onoff != 0, idle = seconds(of.keepalivetime), interval = seconds(of.keepaliveinterval);
+	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0)
+		return SOCKET_ERROR;
+	if (!on)
+		return 0;
+	if (setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) != 0)
+		return SOCKET_ERROR;
+	return setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+}
+
+// dont_linger is SO_DONTLINGER, which turns SO_LINGER off, or on with the time that it has.
+static int dont_linger(int fd, const void *value, int length)
+{
+	struct linger l;
+	socklen_t size = sizeof l;
+	int off = 0;
+	if (value == NULL || length < (int)sizeof off)
+		return sn_fail_socket(WSAEFAULT);
+	memcpy(&off, value, sizeof off);
+	if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &size) != 0)
+		return SOCKET_ERROR;
+	l.l_onoff = !off;
+	return setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof l);
+}
+
 int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length)
 {
 	int fd = descriptor(s);
@@ -393,6 +430,8 @@ int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length
 		case SN_SO_UPDATE_CONNECT_CONTEXT:
 		case SN_SO_EXCLUSIVEADDRUSE: // it is so for each socket
 			return 0;
+		case SN_SO_DONTLINGER:
+			return dont_linger(fd, value, length);
 		case SO_RCVTIMEO:
 		case SO_SNDTIMEO:
 			if (value != NULL && length == sizeof(DWORD)) {

@@ -289,6 +289,7 @@ int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length
 #define SN_SO_UPDATE_ACCEPT_CONTEXT 0x700B
 #define SN_SO_UPDATE_CONNECT_CONTEXT 0x7010
 #define SN_SO_EXCLUSIVEADDRUSE (~SO_REUSEADDR)
+#define SN_SO_DONTLINGER (~SO_LINGER)
 SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition,
 	DWORD_PTR data);
 int sn_shutdown(SOCKET s, int how);
@@ -328,6 +329,12 @@ BOOL sn_ConnectEx(SOCKET s, const struct sockaddr *name, int nameLength, PVOID b
 	LPOVERLAPPED overlapped);
 int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWORD outLength, LPDWORD returned,
 	LPOVERLAPPED overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine);
+
+#define SN_SIO_KEEPALIVE_VALS 0x98000004u
+struct sn_tcp_keepalive {
+	ULONG onoff;
+	ULONG keepalivetime, keepaliveinterval; /* in milliseconds; the system counts seconds */
+};
 
 /* Overlapped calls on files. The HANDLE of a file is its descriptor. */
 BOOL sn_ReadFile(HANDLE file, LPVOID buffer, DWORD length, LPDWORD read, LPOVERLAPPED overlapped);

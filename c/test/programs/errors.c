@@ -186,11 +186,11 @@ static void last_error(void)
 	SOCKET s = WSASocket(AF_INET, SOCK_STREAM, 0, NULL, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	IS(bind((int)s, (struct sockaddr *)&to, 1), -1);
-	IS(WSAGetLastError(), WSAEINVAL);
+	IS(WSAGetLastError(), WSAEFAULT);
 	SetLastError(0);
 	IS(GetLastError(), 0);
 	IS(bind((int)s, (struct sockaddr *)&to, 1), -1);
-	IS(WSAGetLastError(), WSAEINVAL);
+	IS(WSAGetLastError(), WSAEFAULT);
 	IS(listen(-1, 1), -1);
 	IS(WSAGetLastError(), WSAENOTSOCK);
 	closesocket(s);
