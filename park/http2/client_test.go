@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -14,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
@@ -262,9 +259,7 @@ func TestShutdownAnswersFirstRequest(t *testing.T) {
 			}
 			s := &Server{Linger: linger, Server: handler(echo)}
 			addr := strings.TrimPrefix(serve(t, s, false), "http://")
-			netConn, err := net.Dial("tcp", addr)
-			must(t, err)
-			c, err := new(http2.Transport).NewClientConn(netConn) // RoundTrip does not try again
+			c, err := client(t).Transport.(*http.Transport).NewClientConn(t.Context(), "http", addr) // RoundTrip does not try again
 			must(t, err)
 			defer c.Close()
 			until(t, "the server has received SETTINGS", func() bool {

@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	xhttp2 "golang.org/x/net/http2"
-
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
@@ -211,10 +209,23 @@ func askHTTP(conn net.Conn) error {
 }
 
 func askHTTP2(conn net.Conn) error {
-	c, err := new(xhttp2.Transport).NewClientConn(conn) // RoundTrip of a ClientConn does not try again
+	scheme := "http"
+	if conn, ok := conn.(*tls.Conn); ok {
+		scheme = "https"
+		if err := conn.Handshake(); err != nil {
+			return fmt.Errorf("handshake: %w", err)
+		}
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	dial := func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	transport := &http.Transport{Protocols: protocols, DialContext: dial, DialTLSContext: dial}
+	c, err := transport.NewClientConn(context.Background(), scheme, "127.0.0.1:1") // its RoundTrip does not try again
 	if err != nil {
 		return fmt.Errorf("preface: %w", err)
 	}
+	defer c.Close()
 	r, err := http.NewRequest("GET", "https://127.0.0.1/", strings.NewReader(""))
 	if err != nil {
 		return err
