@@ -81,7 +81,11 @@ func (l *listener) serve() (err error) {
 		result = srv.Serve(l)
 	}()
 	returned := false
-	defer func() {
+	defer func() { // also after a panic or runtime.Goexit of the program's code
+		l.mu.Lock()
+		l.over = true
+		l.checkDrained()
+		l.mu.Unlock()
 		l.accepting.Done()
 		if !returned {
 			l.Close()
@@ -191,8 +195,6 @@ func (l *listener) handOver() bool {
 	defer timer.Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over = true
-	l.checkDrained()
 	for !l.draining && !l.closed && l.starting() && clock.Now().Before(until) {
 		l.changed.Wait()
 	}

@@ -187,15 +187,15 @@ func (l *Lot) cut(conn net.Conn) (err error) {
 		}
 		return ok
 	}
+	from := conn
 	if c, ok := conn.(*Conn); ok {
 		if pc := c.parkedConn.Load(); pc != nil {
-			if base, ok := pc.base.(net.Conn); ok { // which may wrap a *net.TCPConn itself
-				unwrap.Any(base, nil, reset)
-				return nil
+			if base, ok := pc.base.(net.Conn); ok { // found already; it may wrap a *net.TCPConn itself
+				from = base
 			}
 		}
 	}
-	l.try(conn, func() { unwrap.Any(conn, l.config.Unwrap, reset) })
+	l.try(conn, func() { unwrap.Any(from, l.config.Unwrap, reset) })
 	return nil
 }
 
