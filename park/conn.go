@@ -24,6 +24,7 @@ type Conn struct {
 	handshaken bool  // the TLS handshakes of all layers are complete
 	why        cause // of the latest call; used only by its function
 	refused    bool  // settle has counted it as unparkable; used only by its function
+	unsettled  bool  // its function was not called, and must be preceded by settle; used only by its owner
 	closed     atomic.Bool
 	ahead      *readAheadBuffer // nil if no bytes were read ahead
 

@@ -113,7 +113,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 		conn = c
 		switch {
 		case immediate:
-		case s.Lazy && c.parkedConn.Load() == nil:
+		case c.mustSettle(s.Lazy):
 			p.unsettled = true
 			p.posted = !o.fresh || l.holdsBytes(c)
 		case !checked:

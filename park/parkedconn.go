@@ -198,7 +198,7 @@ func (l *Lot) invoke(c call) {
 	l.stats.running.Add(1)
 	defer l.stats.running.Add(-1)
 	if conn, ok := c.conn.(*Conn); ok {
-		conn.why = c.why
+		conn.why, conn.unsettled = c.why, false
 	}
 	switch c.why {
 	case expired:

@@ -106,6 +106,15 @@ func (l *Lot) parkAgain(pc *parkedConn) {
 	}
 }
 
+// mustSettle reports whether a worker must settle the connection before its function runs. lazy is that of the socket, if
+// the connection was not parked before; later the socket is known without looking for it.
+func (c *Conn) mustSettle(lazy bool) bool {
+	if c.parkedConn.Load() == nil {
+		c.unsettled = lazy
+	}
+	return c.unsettled
+}
+
 // guard calls f, which calls a method of conn. It reports whether f returned, and logs a panic.
 // The line has the type of conn and not its address: RemoteAddr of a wrapper may wait for a header, and
 // the caller may hold a lock.
