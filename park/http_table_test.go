@@ -76,6 +76,10 @@ func exchanges() []exchange {
 			answers("POST", 1), sends("body"), answers("POST", 1), waitIdle, sends(hello)})},
 		exchange{name: "continue, not waited for, later", steps: slices.Concat(three, []step{
 			sendAndWait(request("POST", "/ignore", "Expect: 100-continue", "Content-Length: 4"))})},
+		exchange{name: "continue, refused, then a request", steps: []step{
+			sendAndWait(request("POST", "/ignore", "Expect: 100-continue", "Content-Length: 4")), answers("POST", 1), sends(hello)}},
+		exchange{name: "continue, refused, then a request, later", steps: slices.Concat(three, []step{
+			sendAndWait(request("POST", "/ignore", "Expect: 100-continue", "Transfer-Encoding: chunked")), answers("POST", 1), sends(hello)})},
 		exchange{name: "a body in parts, later", steps: slices.Concat(three, []step{sendAndWait(request("POST", "/echo", "Content-Length: 6")),
 			sendAndWait("abc"), sends("def"), answers("POST", 1), waitIdle, sends(hello)})},
 		exchange{name: "chunks in parts, later", steps: slices.Concat(three, []step{sendAndWait(request("POST", "/echo", "Transfer-Encoding: chunked")),

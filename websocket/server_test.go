@@ -228,6 +228,14 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 
+		// By both, the server first, with a code that the client's answer does not repeat.
+		p = h.connect(t, "")
+		must(t, (<-conns).Close(4001, "ours"))
+		p.send(closing(4002, "theirs")...)
+		p.want(fin|opClose, "\x0f\xa1ours")
+		p.wantEnd() // there is no second close frame, and no reset
+		wantCode(t, e.wait(t), 4001, false)
+
 		// Without a close frame.
 		p = h.connect(t, "")
 		c = <-conns
@@ -240,6 +248,8 @@ func TestClose(t *testing.T) {
 		select {
 		case b := <-got:
 			t.Errorf("delivered %q", b)
+		case err := <-e:
+			t.Errorf("OnClose is called once more, with %v", err)
 		default:
 		}
 	})

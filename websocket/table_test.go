@@ -131,6 +131,8 @@ func exchanges() []exchange {
 		{"reserved bit 3", frame(fin|0x10|byte(Text), "x"), nil, CodeProtocolError},
 		{"reserved bits after a message", join(text("a"), frame(fin|0x70|byte(Text), "x")), texts("a"), CodeProtocolError},
 		{"reserved bit of a ping", frame(ping|0x20, "x"), nil, CodeProtocolError},
+		{"reserved bit of a fragmented ping", frame(rsv1|opPing, "x"), nil, CodeProtocolError},
+		{"reserved bit of a fragmented close frame", frame(rsv1|opClose, ""), nil, CodeProtocolError},
 		{"reserved bit of a close frame", with(closing(CodeNormal, ""), func(b []byte) { b[0] |= rsv1 }), nil, CodeProtocolError},
 
 		// Masks.
@@ -255,6 +257,11 @@ func compressedExchanges() []exchange {
 		bad("bit of a ping", frame(rsv1|ping, "x"), CodeProtocolError),
 		bad("bit of a pong", frame(rsv1|pong, "x"), CodeProtocolError),
 		bad("bit of a close frame", frame(rsv1|fin|opClose, ""), CodeProtocolError),
+		bad("bit of a fragmented ping", frame(rsv1|opPing, "x"), CodeProtocolError),
+		bad("bit of a fragmented pong", frame(rsv1|opPong, "x"), CodeProtocolError),
+		bad("bit of a fragmented close frame", frame(rsv1|opClose, "\x03\xe8"), CodeProtocolError),
+		bad("bit of a ping between deflated fragments", join(begin(hello[:1]), frame(rsv1|opPing, "x")),
+			CodeProtocolError),
 		bad("bit 2", frame(fin|0x60|byte(Text), hello), CodeProtocolError),
 		bad("bit 3", frame(fin|0x50|byte(Text), hello), CodeProtocolError),
 

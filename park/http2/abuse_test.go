@@ -101,6 +101,46 @@ var abuses = []abuse{
 		p.open(id(i), "/hold", false)
 		p.WritePriority(id(i), http2.PriorityParam{StreamDep: id(i)})
 	}},
+	{name: "MadeYouReset, HEADERS that depend on themselves", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.WriteHeaders(http2.HeadersFrameParam{StreamID: id(i), BlockFragment: p.staticRequest(), EndHeaders: true,
+			Priority: http2.PriorityParam{StreamDep: id(i)}})
+	}},
+	{name: "MadeYouReset, HEADERS after the end", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/hold", true)
+		p.openPart(id(i), true, true, "a", "b")
+	}},
+	{name: "MadeYouReset, trailers before the end", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/hold", false)
+		p.openPart(id(i), false, true, "a", "b")
+	}},
+	{name: "MadeYouReset, malformed trailers", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/hold", false)
+		p.openPart(id(i), true, true, ":path", "/")
+	}},
+	{name: "MadeYouReset, DATA longer than declared", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/hold", false, "content-length", "1")
+		p.WriteData(id(i), false, big[:2])
+	}},
+	{name: "MadeYouReset, DATA shorter than declared", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/hold", false, "content-length", "2")
+		p.WriteData(id(i), true, big[:1])
+	}},
+	{name: "MadeYouReset, DATA of the stream before", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i+1), "/", true)
+		p.WriteData(id(i), false, big[:1])
+	}},
+	{name: "answers before the end of the request", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/", false)
+	}},
+	{name: "answers to fields that are too long", rounds: 1000, want: either, begin: func(p *peer) {
+		p.open(1, "/", true, "a", strings.Repeat("~", 4000))
+	}, round: func(p *peer, i int) {
+		block := bytes.Repeat([]byte{0xbe}, 1<<10) // the newest entry of the table
+		p.WriteHeaders(http2.HeadersFrameParam{StreamID: id(i + 1), BlockFragment: block, EndHeaders: true})
+	}},
+	{name: "more streams than are allowed", rounds: 5000, want: either, round: func(p *peer, i int) {
+		p.open(id(i), "/hold", true)
+	}},
 	{name: "malformed requests", rounds: 5000, want: either, round: func(p *peer, i int) {
 		p.openPart(id(i), true, true, "a", "b")
 	}},
