@@ -81,14 +81,23 @@ class Push {
     if (filters.size > maxTopics) throw new RangeError(`push: more than ${maxTopics} topics`)
     const positions = this.#positions
     const history = last && !after
-    if (!history && (!positions.has(topic) || after)) positions.set(topic, after)
+    const at = positions.get(topic)
+    if (!history && (at === undefined || after)) {
+      // The connection goes on after the oldest position, and each subscription after its own.
+      for (const o of this.#subscriptions) {
+        if (at && at !== first && o.topic === topic && !o.held && (!o.from || newer(at, o.from))) o.from = at
+      }
+      positions.set(topic, older(at, after))
+    }
     const stop = new AbortController()
+    let ended // the position at the end
     const s = {
       topic, onEvent, onGap, onError,
       held: history ? [] : null, // events that come before those that are stored
-      from: '', // the id of the last one that was stored
-      get lastId() { return positions.get(topic) ?? '' },
+      from: after === first ? '' : after, // the id of the last one that it has, or does not want
+      get lastId() { return ended ?? positions.get(topic) ?? '' },
       close: () => {
+        ended ??= s.lastId
         stop.abort()
         this.#subscriptions.delete(s)
         if (!this.#filters().includes(topic)) {
@@ -139,8 +148,10 @@ class Push {
     }
   }
 
-  // hand gives an event to a subscription, unless it has it already.
+  // hand gives an event to a subscription, unless it has it already, or was closed by the handler of
+  // another one.
   #hand(s, event) {
+    if (!this.#subscriptions.has(s)) return
     if (s.held) s.held.push(event)
     else if (!s.from || !event.id || newer(event.id, s.from)) call(s.onEvent, event)
   }
@@ -254,6 +265,7 @@ class Push {
       if (this.#positions.has(f) && id) this.#positions.set(f, id)
     }
     for (const s of [...this.#subscriptions]) {
+      if (!this.#subscriptions.has(s)) continue // a handler has closed it
       if (gap && gap.missed.some(m => m.topic === s.topic)) call(s.onGap, gap)
       if (error && filters.includes(s.topic)) {
         s.close()

@@ -380,15 +380,10 @@ const teamScript = `
 // History, publishing, presence and orders, with the client in Node.js, by the two ways that have a
 // connection.
 func TestClientForTeams(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skipf("%s needs Node.js: %v", t.Name(), err)
-	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	key := []byte("a secret of 32 bytes, for a test")
 	must(t, os.WriteFile(secret, key, 0o600))
-	module, err := filepath.Abs("../../js/push.js")
-	must(t, err)
+	var err error
 	tokens := map[string]string{}
 	for name, push := range map[string]map[string]any{
 		"alice":   {"read": []string{">"}, "write": []string{"a", "live.>"}},
@@ -401,13 +396,80 @@ func TestClientForTeams(t *testing.T) {
 	}
 	all, err := json.Marshal(tokens)
 	must(t, err)
-	for _, way := range []string{"websocket", "sse"} {
-		url, _, stop := start(t, "--store", t.TempDir(), "--jwt-secret", secret, "--presence", "room")
-		script := filepath.Join(t.TempDir(), "test.mjs")
-		head := fmt.Sprintf("const url = %q, module = %q, way = %q, tokens = %s;", url, module, way, all)
-		must(t, os.WriteFile(script, []byte(head+teamScript), 0o600))
+	runScript(t, teamScript, []string{"websocket", "sse"}, string(all), "--jwt-secret", secret, "--presence", "room")
+}
+
+// positionsScript is what TestClientPositions runs, as teamScript.
+const positionsScript = `
+	const until = async (what, f) => {
+		for (let i = 0; !f(); i++) {
+			if (i > 6000) { console.log('timed out:', what); process.exit(1) }
+			await new Promise(r => setTimeout(r, 10))
+		}
+	}
+	const is = (what, got, want) => { if (got !== want) console.log(what, 'is', got, 'and not', want) }
+	const { connect } = await import(module)
+	const push = connect(url, { transports: [way] })
+	const names = [[], [], [], [], []]
+	const sent = n => push.publish('a', String(n))
+	const zero = (await sent(0)).id
+	const first = push.subscribe('a', e => {
+		names[0].push(e.data)
+		if (e.data === '1') second.close()
+	}, { after: zero })
+	const second = push.subscribe('a', e => names[1].push(e.data))
+	const two = (await sent(1), await sent(2)).id
+	await until('two events', () => names[0].length === 2)
+	is('one that another has closed', names[1].join(), '')
+
+	// one that goes on earlier, and one that goes on later
+	push.subscribe('a', e => names[2].push(e.data), { after: zero })
+	push.subscribe('a', e => names[3].push(e.data), { after: two })
+	await until('what is stored', () => names[2].length === 2)
+	await sent(3)
+	await until('the next', () => names.every((n, i) => i === 1 || i === 4 || n.includes('3')))
+	is('first', names[0].join(), '1,2,3')
+	is('earlier', names[2].join(), '1,2,3')
+	is('later', names[3].join(), '3')
+
+	// one that goes on where another was closed
+	const other = push.subscribe('b', () => {}, { after: zero })
+	await push.publish('b', 'x')
+	await until('an id', () => other.lastId !== zero)
+	const id = other.lastId
+	other.close()
+	await push.publish('b', 'y')
+	is('the id of the one that was closed', other.lastId, id)
+	push.subscribe('b', e => names[4].push(e.data), { after: other.lastId })
+	await until('what came between', () => names[4].length === 1)
+	is('what came between', names[4][0], 'y')
+	push.close()
+	console.log('done')
+`
+
+// Each subscription gets what comes after its own position, once, and nothing after it was closed. A
+// later one goes on where it has ended.
+func TestClientPositions(t *testing.T) {
+	runScript(t, positionsScript, []string{"websocket", "sse", "poll"}, "null")
+}
+
+// runScript runs a script with the client in Node.js, by each of some ways to connect, with a gateway
+// of its own.
+func runScript(t *testing.T, script string, ways []string, tokens string, flags ...string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skipf("%s needs Node.js: %v", t.Name(), err)
+	}
+	module, err := filepath.Abs("../../js/push.js")
+	must(t, err)
+	for _, way := range ways {
+		url, _, stop := start(t, append(flags, "--store", t.TempDir())...)
+		file := filepath.Join(t.TempDir(), "test.mjs")
+		head := fmt.Sprintf("const url = %q, module = %q, way = %q, tokens = %s;", url, module, way, tokens)
+		must(t, os.WriteFile(file, []byte(head+script), 0o600))
 		// Node.js 20 has WebSocket with this flag alone, later ones have it in any case.
-		out, err := exec.CommandContext(t.Context(), node, "--experimental-websocket", "--no-warnings", script).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), node, "--experimental-websocket", "--no-warnings", file).CombinedOutput()
 		if err != nil || string(out) != "done\n" {
 			t.Errorf("%s: %v: %s", way, err, out)
 		}
