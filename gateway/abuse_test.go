@@ -269,3 +269,48 @@ func TestMaxConns(t *testing.T) {
 		t.Errorf("%d were accepted, %d refused, %d are counted", accepted.Load(), refused.Load(), s.Stats().Conns)
 	}
 }
+
+// A request with Expect that is refused has no body on the wire if its client waits for the answer. So the answer ends the
+// connection, and what the client sends then is neither a request nor the body.
+func TestRefusedExpect(t *testing.T) {
+	s, _ := guarded(t, Config{MaxMessage: 1000, Mercure: mercureTestConfig().Mercure})
+	token := "Authorization: Bearer " + user(t, "alice") + "\r\n"
+	long := "Content-Length: 1000000\r\n"
+	for _, c := range []struct {
+		head   string
+		status int
+	}{
+		{"POST /publish?topic=a HTTP/1.1\r\nContent-Length: 100\r\n", 401},
+		{"POST /publish?topic=$x HTTP/1.1\r\nContent-Length: 100\r\n" + token, 400},
+		{"POST /publish?topic=a HTTP/1.1\r\n" + long + token, 413},
+		{"POST /nothing HTTP/1.1\r\nContent-Length: 100\r\n" + token, 404},
+		{"PUT /publish?topic=a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + token, 405},
+		{"POST /.well-known/mercure HTTP/1.1\r\nContent-Length: 100\r\n", 401},
+		{"POST /disconnect?user=x HTTP/1.1\r\nContent-Length: 100\r\n", 401},
+		{"GET /events?topic=a HTTP/1.1\r\nContent-Length: 100\r\n" + token, 400},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(readTimeout))
+		in := bufio.NewReader(conn)
+		ready := "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		for i, request := range []string{ready, c.head + "Host: localhost\r\nExpect: 100-continue\r\n\r\n"} {
+			io.WriteString(conn, request)
+			answer, err := http.ReadResponse(in, nil)
+			must(t, err)
+			io.Copy(io.Discard, answer.Body)
+			if want := [...]int{200, c.status}[i]; answer.StatusCode != want || answer.Close != (i == 1) {
+				t.Errorf("%s: answer %d is %s, want %d, close %t", c.head, i, answer.Status, want, answer.Close)
+			}
+		}
+		io.WriteString(conn, ready) // the connection may have ended
+		conn.(*net.TCPConn).CloseWrite()
+		if rest, _ := io.ReadAll(in); len(rest) > 0 {
+			t.Errorf("%s: then %q", c.head, rest)
+		}
+	}
+	if n := s.Stats().Published; n != 0 {
+		t.Errorf("%d events were published", n)
+	}
+}

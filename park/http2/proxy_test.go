@@ -3,8 +3,11 @@ package http2
 //lint:file-ignore SA1019 the client is deprecated, and programs use it
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,7 +17,9 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/sse"
 )
 
 // A reverse proxy between two connections of HTTP/2 passes on CONNECT requests with a protocol, but
@@ -62,4 +67,51 @@ func TestReverseProxyProtocols(t *testing.T) {
 		}
 		tr.CloseIdleConnections()
 	}
+}
+
+// A client of package sse behind a reverse proxy has its answer before the first event, by either protocol on either side,
+// from net/http's servers and ours. When it goes, the server notices.
+func TestReverseProxyEvents(t *testing.T) {
+	clients := map[string]func(testing.TB) *http.Client{"HTTP/1.1": client1, "HTTP/2": client}
+	servers(t, func(t *testing.T, start func(hs *http.Server) string) {
+		for behind, backend := range clients {
+			for front, browser := range clients {
+				for _, ours := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, %s, %t", front, behind, ours), func(t *testing.T) {
+						gone := make(chan error, 1)
+						events := &sse.Server{Retry: retryNone, Heartbeat: -1, OnClose: func(_ *sse.Conn, err error) { gone <- err }}
+						target, err := url.Parse(start(&http.Server{Handler: events}))
+						must(t, err)
+						proxy := &httputil.ReverseProxy{Transport: backend(t).Transport,
+							Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+						var h http.Handler = proxy
+						if ours {
+							h = new(park.Tunnels).ReverseProxy(proxy)
+						}
+						ctx, cancel := context.WithCancel(t.Context())
+						r, err := http.NewRequestWithContext(ctx, "GET", start(&http.Server{Handler: h}), nil)
+						must(t, err)
+						resp, err := browser(t).Do(r)
+						must(t, err)
+						defer resp.Body.Close()
+						if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != sse.ContentType || fmt.Sprint("HTTP/", resp.ProtoMajor) != front[:6] {
+							t.Errorf("%s %s %v", resp.Proto, resp.Status, resp.Header)
+						}
+						sent := event(t, "first")
+						until(t, "the client is there", func() bool { return events.Broadcast(sent) == 1 })
+						in := bufio.NewReader(resp.Body)
+						for line := ""; line != "data: first\n"; {
+							line, err = in.ReadString('\n')
+							must(t, err)
+						}
+						cancel()
+						if err := await.Receive(t, "OnClose", gone); !errors.Is(err, io.EOF) {
+							t.Error(err)
+						}
+						must(t, events.Shutdown(context.Background()))
+					})
+				}
+			}
+		}
+	})
 }
