@@ -445,6 +445,25 @@ func TestStreamHalfClosedPeer(t *testing.T) {
 	})
 }
 
+// A peer that has ended its stream and reads nothing is closed by WriteTimeout.
+func TestStreamHalfClosedPeerStops(t *testing.T) {
+	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {
+		much := make([]byte, 16<<20)
+		g, closed := newStreams(t, &Streams{MaxQueued: -1, WriteTimeout: 100 * time.Millisecond, OnInput: func(s *Stream, b []byte) error {
+			return s.WriteShared(much)
+		}})
+		server, client := pair(t)
+		small(t, server, client)
+		g.start(t, server)
+		send(t, client, "go")
+		must(t, client.(interface{ CloseWrite() error }).CloseWrite())
+		if err := receive(t, closed); !errors.Is(err, ErrSlow) && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		waitFor(t, "nothing is left", func() bool { st := g.Stats(); return st.Conns == 0 && st.QueuedBytes == 0 })
+	})
+}
+
 // Streams without OnInput discard a little of what their peers send.
 func TestStreamStrays(t *testing.T) {
 	eachStream(t, func(t *testing.T, pair func(testing.TB) (net.Conn, net.Conn)) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -96,6 +97,41 @@ func TestDatagrams(t *testing.T) {
 		wait(t, func() bool { return s.Stats().Sent == 2000 })
 		if st := s.Stats(); st.Received != 2000 || st.Dropped+st.Panics != 0 {
 			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// Datagrams that arrive while a handler runs, more than a worker receives at a time, all reach it, although none comes later.
+func TestDatagramsDuringHandler(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		entered, leave := make(chan bool), make(chan bool)
+		got := make(chan string, 1000)
+		first := true
+		s := &server.PacketServer{Backend: backend, Workers: 2, StuckAfter: -1, Handler: packetFunc(func(_ *server.PacketConn, in []sock.Message) {
+			if first {
+				first = false
+				entered <- true
+				<-leave
+			}
+			for _, m := range in {
+				got <- string(m.Buf)
+			}
+		})}
+		c := packets(t, s)
+		const n = 150
+		for i := range n {
+			if _, err := fmt.Fprint(c, i); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				<-entered
+			}
+		}
+		close(leave)
+		for i := range n {
+			if text := await.Receive(t, "a datagram", got); text != fmt.Sprint(i) {
+				t.Fatalf("got %q, want %d", text, i)
+			}
 		}
 	})
 }

@@ -56,7 +56,8 @@ type Server struct {
 	MaxQueued  int
 	SlowPolicy park.SlowPolicy
 	// WriteTimeout closes the connection of a client that takes nothing of what is queued for this
-	// time. 0 means 10 seconds.
+	// time. 0 means 10 seconds. If the connection cannot be taken over, the ResponseWriter must have
+	// SetWriteDeadline or Unwrap: a Write that blocks cannot be ended otherwise.
 	WriteTimeout time.Duration
 
 	// Lot, if not nil, is the lot that parks the connections, as in park.Streams.

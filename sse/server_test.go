@@ -61,10 +61,14 @@ type site struct {
 // connection cannot be taken over.
 var kinds = []string{"net/http", "park", "net/http TLS", "park TLS", "not hijackable", "HTTP/2"}
 
-// A plainWriter hides all but the Flusher of a ResponseWriter.
+// A plainWriter hides all but the Flusher and the deadline of a ResponseWriter.
 type plainWriter struct{ http.ResponseWriter }
 
 func (w plainWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+
+func (w plainWriter) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
 
 // serve starts a server that ends with the test. wrap may be nil.
 func serve(t testing.TB, kind string, s *Server, wrap func(http.Handler) http.Handler) *site {
@@ -431,6 +435,36 @@ func TestSlowClient(t *testing.T) {
 			if st := x.Stats(); st.TimedOut.Slow != 1 || st.Dropped != 0 {
 				t.Errorf("%+v", st)
 			}
+		}
+	})
+}
+
+// A client that ends its side of the connection, or not, and reads nothing is closed by WriteTimeout at the latest: it
+// holds neither the handler nor what is queued.
+func TestStoppedClient(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		for _, half := range []bool{false, true} {
+			x := serve(t, kind, &Server{MaxQueued: 64 << 20, WriteTimeout: 100 * time.Millisecond, OnOpen: func(c *Conn, _ *http.Request, _ string) error {
+				return c.Send(Event{Data: strings.Repeat("x", 16<<20)})
+			}}, nil)
+			if kind == "HTTP/2" {
+				x.connect(t, "") // its request has ended the stream's other direction
+			} else {
+				conn, err := net.Dial("tcp", x.addr)
+				must(t, err)
+				if x.tls != nil {
+					conn = tls.Client(conn, x.tls)
+				}
+				defer conn.Close()
+				io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+				if half {
+					must(t, conn.(interface{ CloseWrite() error }).CloseWrite())
+				}
+			}
+			if err := await.Receive(t, "OnClose", x.closed); !errors.Is(err, park.ErrSlow) && !(half && errors.Is(err, io.EOF)) {
+				t.Errorf("half-closed %t: %v", half, err)
+			}
+			await.Until(t, "nothing is left", func() bool { st := x.Stats(); return st.Conns == 0 && st.QueuedBytes == 0 })
 		}
 	})
 }
