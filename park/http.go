@@ -225,9 +225,7 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	for _, l := range served {
 		l.stopAccepting()
 	}
-	if len(served) > 0 {
-		s.SetKeepAlivesEnabled(false)
-	}
+	s.endKeepAlives(served)
 	waits := s.endWaits(served)
 	for _, l := range served {
 		l.lot.drain(ctx, l.drained, l.closeSilent)
@@ -245,6 +243,18 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 		err = cmp.Or(err, s.HTTP2.Shutdown(ctx))
 	}
 	return err
+}
+
+// endKeepAlives ends parked connections, and others after the answer of their next request, for Shutdown. The setting of
+// net/http would close idle connections at once, and serve a request that is just arriving on one of them.
+func (s *HTTPServer) endKeepAlives(served []*listener) {
+	s.alive.Store(false)
+	for _, l := range served {
+		l.lot.evictAll()
+	}
+	if s.HTTP2 != nil {
+		s.HTTP2.SetKeepAlivesEnabled(false)
+	}
 }
 
 // close makes Serve fail.
@@ -470,6 +480,9 @@ func (h methodRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.post, s.called = r.Method == http.MethodPost, true
+	if !h.server.alive.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	s.served = served{w, r.Method, r.ProtoMajor, r.ProtoMinor, r.Header, r.Body}
 	s.hc.begun()
 	returned := false

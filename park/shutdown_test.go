@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
@@ -220,4 +223,42 @@ func TestEvictReadable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request of a busy connection that comes during Shutdown is answered, or its handler is not called: a client may then send
+// it again elsewhere.
+func TestHTTPShutdownServesWhole(t *testing.T) {
+	for _, linger := range []time.Duration{-1, 0} {
+		for range long.Or(100, 30) {
+			var calls, answers atomic.Int64
+			s := newTestServer(t, func(s *HTTPServer) {
+				s.Linger = linger
+				s.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { calls.Add(1) })
+			}, nil)
+			var clients sync.WaitGroup
+			for range 4 {
+				conn, err := net.Dial("tcp", s.address)
+				must(t, err)
+				conn.SetDeadline(time.Now().Add(2 * timeout))
+				clients.Go(func() {
+					defer conn.Close()
+					for in := bufio.NewReader(conn); ; {
+						if _, err := io.WriteString(conn, hello); err != nil {
+							return
+						}
+						if _, err := http.ReadResponse(in, nil); err != nil {
+							return
+						}
+						answers.Add(1)
+					}
+				})
+			}
+			waitFor(t, "requests are answered", func() bool { return answers.Load() >= 20 })
+			must(t, s.Shutdown(t.Context()))
+			clients.Wait()
+			if calls, answers := calls.Load(), answers.Load(); calls != answers {
+				t.Fatalf("Linger %v: %d calls, %d answers", linger, calls, answers)
+			}
+		}
+	}
 }
