@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	. "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
 	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"
 )

@@ -3,7 +3,7 @@ package socknotify
 import (
 	"fmt"
 
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 var (

@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backend/system"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 // A Port is a queue from which notifications of sockets, removals and posted completions are

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
 

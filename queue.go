@@ -3,7 +3,7 @@ package socknotify
 import (
 	"sync"
 
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 // A queue holds posts, removals and completions in order. The two ends have a lock each, so that

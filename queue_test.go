@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 // A queue is a list, whatever is pushed and taken in whatever portions.
@@ -172,7 +172,7 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// Queueing and dequeuing each touch one cache line of the port; so does waiting (internal/port). The
+// Queueing and dequeuing each touch one cache line of the port; so does waiting (internal/kernel/port). The
 // port may begin eight bytes into a line, which is what an allocation's header takes.
 func TestLocksLieInOneLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {

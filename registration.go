@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 func main() {}

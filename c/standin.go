@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
 )
 
 // A standIn is what a leader waits for on a backend without a descriptor. A goroutine blocks in the backend's Park in its

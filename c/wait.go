@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 // A waiter is the Go side of a thread that waits outside Go. C code names it by the number of its alert. Only the thread

@@ -567,7 +567,7 @@ func TestAccessByProxy(t *testing.T) {
 	}
 }
 
-// Every kind of internal/port is accepted by the trace view and offered on the page.
+// Every kind of internal/kernel/port is accepted by the trace view and offered on the page.
 func TestTraceKinds(t *testing.T) {
 	_, url := serve(t, debug.Port("p", newPort[int](t)))
 	said := get[debugdata.Failure](t, url+"trace?kind=x", 400).Error

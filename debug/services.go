@@ -8,7 +8,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
-	"github.com/socknotify/socknotify/internal/observe"
+	"github.com/socknotify/socknotify/internal/kernel/observe"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"

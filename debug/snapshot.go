@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/observe"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/observe"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
 

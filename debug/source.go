@@ -8,8 +8,8 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
-	"github.com/socknotify/socknotify/internal/observe"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/observe"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
-	"github.com/socknotify/socknotify/internal/observe"
+	"github.com/socknotify/socknotify/internal/kernel/observe"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/sock"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/debugdata"
-	"github.com/socknotify/socknotify/internal/observe"
+	"github.com/socknotify/socknotify/internal/kernel/observe"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 	"github.com/socknotify/socknotify/park"
 )
 

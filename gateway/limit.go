@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 )
 
 // A limiter has a token bucket for each client, which is filled at a Rate. It knows a client until

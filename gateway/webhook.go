@@ -20,7 +20,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 )
 
 // Webhooks are addresses of a backend that is asked before a client may do something, or is told

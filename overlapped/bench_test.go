@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 )
 
 // A byte received and sent back, both by operations; the peer's send and receive are included.

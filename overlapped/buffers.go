@@ -1,6 +1,6 @@
 package overlapped
 
-import "github.com/socknotify/socknotify/internal/operation"
+import "github.com/socknotify/socknotify/internal/kernel/operation"
 
 // Buffers is a pool of buffers of one size, for [RecvPooled]. Any number of ports and goroutines may share it. The
 // garbage collector may take buffers that lie in it unused.

@@ -1,8 +1,8 @@
 package overlapped
 
 import (
-	"github.com/socknotify/socknotify/internal/operation"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/operation"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 var (

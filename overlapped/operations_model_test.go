@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/errno"
 	"github.com/socknotify/socknotify/internal/test/qemu"

@@ -28,9 +28,9 @@ import (
 	"unsafe"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend/system"
-	"github.com/socknotify/socknotify/internal/operation"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/operation"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/operation"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/operation"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A Conn wraps a connection that may have read bytes ahead, such as a *tls.Conn. There is no method to ask for such

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // An httpConn is an HTTP connection from accept to close. At any time it is owned by one goroutine: a goroutine of

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 )
 
 // A lingering limits the time that a session's Read waits for the next request. The timer wheel interrupts the Read by

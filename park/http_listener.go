@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/unwrap"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 )
 
 // A listener is the listener that net/http serves. Its Accept returns connections that were just accepted and

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A session is the net.Conn that net/http serves. It lasts from accept, or from when the connection leaves the lot,

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/tlsrecord"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // tlsConfig does what http.Server's ServeTLS does before it listens.

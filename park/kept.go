@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
-	"github.com/socknotify/socknotify/internal/durations"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/durations"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A steady connection is one whose bytes arrive without pauses. Registering it with the port before each Read would

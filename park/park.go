@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/internal/serving/durations"
 )
 
 // Options are the options of [Lot.ParkWith].

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 )
 
 // A parkedConn is the lot's record of a connection, from its first Park until it is closed or unparked. It is the key

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/durations"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 	"github.com/socknotify/socknotify/metrics"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // Some wrappers read a header when they are first used. go-proxyproto does: its first Read, and the first call of

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/testclock"

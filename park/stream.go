@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/durations"
-	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/durations"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A Stream is a connection of [Streams], to which any goroutine may write. Its methods may be

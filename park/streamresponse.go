@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/durations"
-	"github.com/socknotify/socknotify/internal/muxed"
+	"github.com/socknotify/socknotify/internal/serving/durations"
+	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
 // A muxedConn is a stream of HTTP/2 as a connection. It has no descriptor, so the lot has it in no

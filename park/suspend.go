@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
-	"github.com/socknotify/socknotify/internal/muxed"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
 // Suspend makes a request wait without a goroutine. A handler of an HTTPServer calls it before it

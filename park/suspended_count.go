@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 	"github.com/socknotify/socknotify/metrics"
 )
 

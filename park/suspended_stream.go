@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/durations"
-	"github.com/socknotify/socknotify/internal/muxed"
+	"github.com/socknotify/socknotify/internal/serving/durations"
+	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
 // A suspendedStream is a request of HTTP/2 that waits without its goroutine. The lot of HTTP2 parks

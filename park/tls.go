@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 )
 
 // A TLSConn is a server's TLS connection. A *tls.Conn is one, and so is what a program receives from

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/durations"
-	"github.com/socknotify/socknotify/internal/nowait"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/durations"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A Tunnel is two connections that [Tunnels.Join] has joined. Its methods may be called

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
 	"github.com/socknotify/socknotify/internal/test/sockettest"
 )
 

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/nowait"
-	"github.com/socknotify/socknotify/internal/tlsrecord"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A copying says what a goroutine that copies a direction may wait for.

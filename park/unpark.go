@@ -7,8 +7,8 @@ import (
 	"syscall"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/nowait"
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // Unpark takes a connection back. It reports whether the connection was parked. If so, the function of that parking

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 )
 
 // ListenOptions are options for listeners.

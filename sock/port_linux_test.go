@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	core "github.com/socknotify/socknotify/internal/port"
+	core "github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )

@@ -21,7 +21,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 )
 
 // ErrWouldBlock is returned by a call that would block. The caller should wait for EventIn or EventOut.

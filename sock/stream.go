@@ -4,7 +4,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 )
 
 const (

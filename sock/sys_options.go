@@ -6,7 +6,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 )
 
 func (n Network) sys() (domain, typ int) {

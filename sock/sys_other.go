@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 )
 
 // errSystem wraps errors.ErrUnsupported.

@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/serving/durations"
 	"github.com/socknotify/socknotify/park"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
 )

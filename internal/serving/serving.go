@@ -5,6 +5,16 @@
 //	serving.go  the types of fields and counters, and the errors
 //	panic.go    the guard
 //	log.go      the log
+//
+// Below it are the packages that several servers share:
+//
+//	tlsrecord   TLS connections after their handshake, and KeyUpdate
+//	unwrap      the socket, and bytes that were read ahead, below the wrappers of a connection
+//	nowait      reads and writes of the sockets of package net that do not wait
+//	muxed       streams of HTTP/2, as packages park and park/http2 share them
+//	wheel       timers of many connections
+//	clock       the time, which tests advance by hand
+//	durations   sums of durations that do not overflow
 package serving
 
 import (

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/socknotify/socknotify/internal/muxed"
+	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
 // A stream is a request and its response. Its fields are protected by conn.mu.

@@ -3,7 +3,7 @@ package http2
 import (
 	"net/http"
 
-	"github.com/socknotify/socknotify/internal/muxed"
+	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
 // A wait is what a stream has whose request waits without a handler. When the handler has returned,

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/socknotify/socknotify/internal/muxed"
+	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
 // A stream that was taken over needs no goroutine: another package writes its response, without

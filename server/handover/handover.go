@@ -33,7 +33,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 )
 
 // A choice is the backends that tests run on, and why others are not among them.

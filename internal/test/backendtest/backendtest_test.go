@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 )
 
 // A backend that the environment asks for is the only one, or the reason why there is none is named.

@@ -3,7 +3,7 @@ package backendtest
 import (
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 

@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backend/psn"
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
+	"github.com/socknotify/socknotify/internal/kernel/backend/psn"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 	"github.com/socknotify/socknotify/internal/test/fakepsn"
 )
 

@@ -2,6 +2,6 @@
 
 package backendtest
 
-import "github.com/socknotify/socknotify/internal/backend/system"
+import "github.com/socknotify/socknotify/internal/kernel/backend/system"
 
 func fake(string) (system.Backend, error) { return system.Backend{}, errUnknown }

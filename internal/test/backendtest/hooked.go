@@ -3,9 +3,9 @@ package backendtest
 import (
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backend/system"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
 // Hooked is a backend with hooks between it and the port. Any hook may be nil.

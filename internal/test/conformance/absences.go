@@ -43,7 +43,7 @@ var absences = []absence{
 	{wine: wine.ForgetsReset, cases: []string{
 		"O4/ResetBehindASend", "O4/ResetOfMany", "O5/ResetBehindAReceive", "O5/ResetNotReported",
 	}},
-	{on: sysvs, backend: "poll", why: "the next socket may have the same identity (internal/backend/poll)", cases: []string{"G9/ReusedNumberNotRegistered"}},
+	{on: sysvs, backend: "poll", why: "the next socket may have the same identity (internal/kernel/backend/poll)", cases: []string{"G9/ReusedNumberNotRegistered"}},
 	{psn: true, why: "Windows does not report a local shutdown (E3)", cases: []string{"E3/LocalShutdown"}},
 	{on: []string{"netbsd", "illumos", "solaris"}, backend: "poll", why: "poll(2) reports no errors, and unread data hides them (E5)",
 		cases: []string{"E5/ErrorHidesNothing"}},

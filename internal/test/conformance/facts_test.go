@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	core "github.com/socknotify/socknotify/internal/port"
+	core "github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/qemu"

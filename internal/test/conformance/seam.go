@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
+	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 )
 
 const everything = backend.In | backend.Urgent | backend.Out | backend.PeerClosed

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/socknotify/socknotify/debug"
-	core "github.com/socknotify/socknotify/internal/port"
+	core "github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/handles"
 	"github.com/socknotify/socknotify/overlapped"

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/backend/psn"
-	"github.com/socknotify/socknotify/internal/backend/unixsock"
+	"github.com/socknotify/socknotify/internal/kernel/backend/psn"
+	"github.com/socknotify/socknotify/internal/kernel/backend/unixsock"
 )
 
 // A Kernel is one simulated Windows.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/backend/psn"
+	"github.com/socknotify/socknotify/internal/kernel/backend/psn"
 )
 
 // A port is a completion port. All of it except pump is guarded by the kernel's lock.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/socknotify/socknotify/internal/backend/psn"
+	"github.com/socknotify/socknotify/internal/kernel/backend/psn"
 )
 
 // A registration registers one socket with one port.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 )
 
 // Conns is the number of connections. A test program may set it first in TestMain.

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
-	core "github.com/socknotify/socknotify/internal/port"
+	core "github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )

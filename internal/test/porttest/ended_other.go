@@ -7,8 +7,8 @@ import (
 
 	//lint:ignore ST1001 what is tested has no name of its own here
 	. "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/kernel/backend"
+	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )

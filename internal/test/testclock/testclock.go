@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 )
 
 // A Clock is a [clock.Clock] whose time passes only in [Clock.Advance].

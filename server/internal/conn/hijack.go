@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 

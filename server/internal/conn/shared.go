@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/tlsrecord"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 	"github.com/socknotify/socknotify/server/internal/engine"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -3,7 +3,7 @@ package conn
 import (
 	"time"
 
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/internal/serving/wheel"
 	"github.com/socknotify/socknotify/server/internal/engine"
 )
 

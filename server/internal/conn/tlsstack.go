@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
-	"github.com/socknotify/socknotify/internal/tlsrecord"
+	"github.com/socknotify/socknotify/internal/kernel/fdstate"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -1,7 +1,0 @@
-//go:build unix && !linux
-
-package system_test
-
-import "github.com/socknotify/socknotify/internal/backend/system"
-
-func fakes() []system.Backend { return nil }
