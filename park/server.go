@@ -244,7 +244,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
 	}
-	lot := s.stop()
+	lot := s.stop(stopAccepting)
 	if lot == nil {
 		return nil
 	}
@@ -270,14 +270,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close closes the listeners and all connections. It does not wait for handlers. It always returns nil.
 func (s *Server) Close() error {
-	if s.stop() != nil {
+	if s.stop(func(l net.Listener) { l.Close() }) != nil {
 		s.end(true)
 	}
 	return nil
 }
 
-// stop closes the listeners. It returns nil if the server was not started.
-func (s *Server) stop() *Lot {
+// stop closes the listeners by end. It returns nil if the server was not started.
+func (s *Server) stop(end func(net.Listener)) *Lot {
 	s.mu.Lock()
 	lot := s.lot
 	if lot != nil && !s.closing {
@@ -294,7 +294,7 @@ func (s *Server) stop() *Lot {
 	}
 	s.mu.Unlock()
 	for _, l := range listeners {
-		stopAccepting(l)
+		end(l)
 	}
 	return lot
 }

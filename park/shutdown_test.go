@@ -262,3 +262,19 @@ func TestHTTPShutdownServesWhole(t *testing.T) {
 		}
 	}
 }
+
+// Close does not wait for connections of a Listener that are silent.
+func TestServerCloseBehindListener(t *testing.T) {
+	testclock.Install(t) // their time does not pass
+	var first *FirstByteListener
+	s := newLineServer(t, nil, func(s *Server, l net.Listener) error {
+		first = Listener(l)
+		return s.Serve(first)
+	})
+	used, silent := s.dial(), s.dial()
+	s.ask(used, "x")
+	waitFor(t, "accepted", func() bool { return first.Stats().Parked == 1 })
+	must(t, s.Close())
+	s.ended(used)
+	s.ended(silent)
+}
