@@ -461,10 +461,7 @@ func TestStoppedClient(t *testing.T) {
 					must(t, conn.(interface{ CloseWrite() error }).CloseWrite())
 				}
 			}
-			// Where the connection cannot be taken over, net/http ends the request's context when a write fails, as when the
-			// client has gone.
-			ends := half || kind == "HTTP/2" || kind == "not hijackable"
-			if err := await.Receive(t, "OnClose", x.closed); !errors.Is(err, park.ErrSlow) && !(ends && errors.Is(err, io.EOF)) {
+			if err := await.Receive(t, "OnClose", x.closed); !errors.Is(err, park.ErrSlow) && !(half && errors.Is(err, io.EOF)) {
 				t.Errorf("half-closed %t: %v", half, err)
 			}
 			await.Until(t, "nothing is left", func() bool { st := x.Stats(); return st.Conns == 0 && st.QueuedBytes == 0 })
