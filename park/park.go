@@ -161,7 +161,7 @@ type parkRequest struct {
 	f         func(net.Conn)
 	idle      time.Duration // no timeout if 0 or less
 	await     awaited       // what makes f run; 0 is awaitRead
-	unsettled bool          // a worker settles the connection before f runs (see settle.go)
+	unsettled bool          // a worker settles the connection before f runs (see proxyheader.go)
 	posted    bool          // a worker is needed now: f runs, or the connection is settled
 }
 
@@ -181,7 +181,7 @@ func (o *Options) await() awaited {
 type registrar struct {
 	lot     *Lot
 	request parkRequest
-	kept    *parkedConn // a kept connection to enable (see kept.go), or nil
+	kept    *parkedConn // a kept connection to enable (see steady.go), or nil
 	regs    [1]socknotify.Registration[*parkedConn]
 	err     error
 	control func(uintptr)

@@ -20,7 +20,7 @@ type parkedConn struct {
 	state     state
 	why       cause
 	await     awaited
-	unsettled bool // a worker must settle the connection before its function runs (see settle.go)
+	unsettled bool // a worker must settle the connection before its function runs (see proxyheader.go)
 	keeping   keeping
 	// pace counts the consecutive calls of the function that began soon after Park. While it is negative,
 	// the connection is not kept.
@@ -53,8 +53,8 @@ const (
 	unparked state = iota // no call is pending; a function may be running
 	parked                // a notification starts the call
 	queued                // the call is posted to the port
-	settling              // a worker settles the connection, and then makes the call or parks the connection (see settle.go)
-	kept                  // the worker that runs the function makes the call (see kept.go)
+	settling              // a worker settles the connection, and then makes the call or parks the connection (see proxyheader.go)
+	kept                  // the worker that runs the function makes the call (see steady.go)
 	removed               // like unparked, and no longer in the table; final
 )
 

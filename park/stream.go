@@ -8,12 +8,10 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/durations"
-	"github.com/socknotify/socknotify/internal/serving/nowait"
 	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
@@ -24,23 +22,18 @@ type Stream struct {
 	// Value is for the program.
 	Value any
 
-	in     *Streams
-	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn, a *Conn or a *responseConn
-	socket nowait.Socket // below all wrappers
+	in *Streams
+	endpoint
 
 	mu    sync.Mutex
 	moved time.Duration // when bytes were last sent or received, since the lot's start
 	rest  *streamRest   // nil for a stream that is open and has nothing queued
 	index int32         // see member
 
-	plain   bool // socket is that of conn itself
 	reader  streamReader
 	out     streamOutput
-	woken   bool   // the function must look again before it leaves the stream parked
-	writing bool   // a goroutine writes the queue
-	left    bool   // that goroutine ends the stream
-	fresh   bool   // a handshake or a header comes before the first byte; used by the function
-	strays  uint16 // bytes received without OnInput; used by the function
+	writing streamWriting
+	woken   bool // the function must look again before it leaves the stream parked
 }
 
 // A streamReader says where the function of a stream is: the code that reads it, calls OnInput and
@@ -77,18 +70,28 @@ const (
 	outEnded                   // the queue was dropped; the function calls OnClose, or has
 )
 
+// A streamWriting says whether a goroutine writes the queue.
+type streamWriting uint8
+
+const (
+	notWriting  streamWriting = iota
+	writing                   // until the queue is empty
+	writingLast               // the same, and then it ends the stream
+)
+
 // NetConn returns the connection: a *net.TCPConn, a *net.UnixConn, or a [*Conn] around another one,
 // and for [Streams.OpenResponse] one that is shared by other streams. It is for its addresses and
 // its settings. The caller must not read, write, park or close it.
-func (s *Stream) NetConn() net.Conn {
-	if c := s.response(); c != nil {
-		return c.stream.NetConn()
-	}
-	return s.conn
-}
+func (s *Stream) NetConn() net.Conn { return s.carrier().netConn() }
 
-func (s *Stream) netConn() net.Conn { return s.conn }
-func (s *Stream) place() *int32     { return &s.index }
+func (s *Stream) place() *int32            { return &s.index }
+func (s *Stream) lot() *Lot                { return s.in.lot }
+func (s *Stream) function() func(net.Conn) { return func(net.Conn) { s.run() } }
+func (s *Stream) writeDeadline() time.Time { return deadline(s.in.WriteTimeout) }
+
+func (s *Stream) parked() (net.Conn, func(net.Conn)) {
+	return plainConn[*Stream]{owner: s}, runPlain[*Stream]
+}
 
 // RemoteAddr returns the address of the peer.
 func (s *Stream) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
@@ -122,21 +125,14 @@ func (s *Stream) Closing() bool {
 // If the program's hook panics, the stream ends as after a write that has failed.
 func (s *Stream) init(g *Streams, conn net.Conn) {
 	g.accepted.Add(1)
-	s.in, s.conn, s.moved = g, conn, g.lot.now()
-	if !unwrap.Plain(conn) {
-		s.conn = Wrap(conn)
-	}
-	found, err := g.lot.find(conn)
+	s.in, s.moved = g, g.lot.now()
+	lazy, err := s.bind(g.lot, conn)
 	if err == nil {
-		s.socket = nowait.Of(found.Raw)
-	}
-	s.plain = found.Plain && s.socket.OK()
-	if c, ok := s.conn.(*Conn); ok && !isPanic(err) {
 		var t unwrap.TLSConn
-		t, err = c.unfinishedTLS(g.lot)
-		s.fresh = found.Lazy || t != nil
+		t, err = s.pendingTLS(g.lot)
+		s.fresh = lazy || t != nil
 	}
-	if isPanic(err) {
+	if err != nil {
 		s.Abort(err)
 	}
 }
@@ -250,17 +246,17 @@ func (s *Stream) turn(received []byte, silent bool) (next time.Duration, err err
 // establish performs the handshake of a fresh connection. A header was read by the lot. It reports
 // whether the peer is silent: the function runs for another reason than the socket.
 func (s *Stream) establish() (silent bool, err error) {
-	g, c := s.in, s.conn.(*Conn)
-	if c.why != readable && s.reader != streamBlocking {
+	g := s.in
+	if s.carrier().quiet() && s.reader != streamBlocking {
 		return true, nil
 	}
-	t, err := s.pendingTLS()
+	t, err := s.pendingTLS(g.lot)
 	if err != nil {
 		return false, err
 	}
 	if t != nil {
 		shake := func() error { return g.shakeHands(t, g.HandshakeTimeout) }
-		if err := g.log.Guard(c, shake); err != nil {
+		if err := g.log.Guard(s.conn, shake); err != nil {
 			return false, err
 		}
 	}
@@ -268,12 +264,6 @@ func (s *Stream) establish() (silent bool, err error) {
 	s.fresh = false
 	s.mu.Unlock()
 	return false, nil
-}
-
-// pendingTLS returns the layer of a fresh connection whose handshake is not complete, or nil. It
-// fails with a *PanicError of the program's hook.
-func (s *Stream) pendingTLS() (unwrap.TLSConn, error) {
-	return s.conn.(*Conn).unfinishedTLS(s.in.lot)
 }
 
 const (
@@ -290,51 +280,26 @@ var streamBuffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 func (s *Stream) read(wait bool) error {
 	buf := streamBuffers.Get().(*[16 << 10]byte)
 	defer streamBuffers.Put(buf)
+	c, p := s.carrier(), forRecord
+	switch {
+	case wait:
+		p = untilUnset
+	case c.quiet():
+		p = impatient
+	}
 	for range maxReads {
-		n, err := s.readOnce(buf[:], wait)
+		n, err := c.read(buf[:], p)
 		if n > 0 && !s.input(buf[:n]) {
 			return ErrTooLong
 		}
 		if err == io.EOF {
 			return s.leave(io.EOF)
 		}
-		if err != nil {
+		if err != nil || wait || c.emptied(n, len(buf)) {
 			return err
 		}
-		if n < len(buf) || wait {
-			return nil
-		}
-	}
-	if c := s.response(); c != nil {
-		c.more = true
 	}
 	return nil
-}
-
-// readOnce returns 0 and no error if there is nothing. err is an *unwrap.UnfitError if the
-// connection does not say that.
-func (s *Stream) readOnce(b []byte, wait bool) (n int, err error) {
-	if s.plain && !wait {
-		return s.socket.Read(b)
-	}
-	if c := s.response(); c != nil {
-		return c.Read(b)
-	}
-	if !wait {
-		// There may be only a part of a TLS record, or nothing.
-		until := time.Now().Add(readyWait)
-		if c, ok := s.conn.(*Conn); ok && c.why != readable {
-			until = longAgo
-		}
-		s.conn.SetReadDeadline(until)
-	}
-	if p := guard(&s.in.log, s.conn, func() { n, err = readPast(s.conn, b) }); p != nil {
-		err = p
-	}
-	if n > 0 && isTimeout(err) {
-		err = nil
-	}
-	return n, err
 }
 
 // input handles what was received. It reports false if the peer has sent too much.
@@ -342,16 +307,20 @@ func (s *Stream) input(b []byte) bool {
 	g := s.in
 	now := g.lot.now()
 	s.mu.Lock()
-	discard := s.out >= outClose
+	discard, strays := s.out >= outClose, 0
 	if !discard {
 		s.moved = now
+		if g.OnInput == nil {
+			r := s.needRest()
+			r.strays = min(r.strays+len(b), maxStrays+1)
+			strays = r.strays
+		}
 	}
 	s.mu.Unlock()
 	switch {
 	case discard:
 	case g.OnInput == nil:
-		s.strays += uint16(min(len(b), maxStrays+1)) // they are at most maxStrays before
-		return s.strays <= maxStrays
+		return strays <= maxStrays
 	default:
 		g.calls.Add(1)
 		began := time.Time{}
@@ -370,21 +339,22 @@ func (s *Stream) input(b []byte) bool {
 
 // leave ends the stream when no function can run for it any more: at the end of the peer's stream,
 // after which it is not parked because it would be readable all the time. What is queued is still
-// sent. leave returns the error for the function to end with. A stream of HTTP/2 can be parked:
-// unless the peer has reset it, leave returns nil as long as something is queued.
+// sent. leave returns the error for the function to end with. A connection that notifies the end
+// once can be parked: unless it has ended otherwise, leave returns nil as long as something is
+// queued.
 func (s *Stream) leave(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeLocked(cause)
-	c := s.response()
-	switch {
-	case s.queue() == nil, c != nil && (cause == errGoexit || c.stream.Err() != nil):
+	c := s.carrier()
+	switch once := c.notifiesOnce(); {
+	case s.queue() == nil, once && (cause == errGoexit || c.failure() != nil):
 		return errStreamEnded
-	case c != nil:
+	case once:
 		return nil
 	}
-	s.left = true
 	s.startWriting()
+	s.writing = writingLast
 	return errStreamLeft
 }
 
@@ -445,9 +415,9 @@ const closeLinger = 500 * time.Millisecond
 // park parks the stream, for at most the time next unless that is negative. It reports whether the
 // function must look again.
 func (s *Stream) park(next time.Duration) (again bool, err error) {
-	lot, silent := s.in.lot, false
+	c, silent := s.carrier(), false
 	if s.fresh {
-		t, err := s.pendingTLS()
+		t, err := s.pendingTLS(s.in.lot)
 		if err != nil {
 			return false, err
 		}
@@ -458,36 +428,26 @@ func (s *Stream) park(next time.Duration) (again bool, err error) {
 		s.mu.Unlock()
 		return true, nil
 	}
-	o := Options{IdleTimeout: next, Writable: s.queue() != nil && !s.writing && !silent, fresh: s.fresh}
+	want := awaitRead
+	if s.queue() != nil && s.writing == notWriting && !silent {
+		want |= awaitWrite
+	}
 	s.reader = streamParked
 	s.mu.Unlock()
-	response, more := s.response(), false
-	if response != nil {
-		more, response.more = response.more, false
-		again, err = lot.parkUnbound(&response.unbound, response, runResponse, next)
-	} else if s.plain {
-		err = lot.park(&parkRequest{base: s.conn.(syscall.Conn), raw: s.socket.Raw(),
-			conn: plainConn[*Stream]{owner: s}, f: runPlain[*Stream], idle: next, await: o.await()})
-	} else {
-		err = lot.ParkWith(s.conn, o, func(net.Conn) { s.run() })
-	}
+	err = c.park(s, want, next)
 	s.mu.Lock()
-	if err != nil || again {
+	if err != nil {
 		s.reader = streamRunning
 	}
 	woken, ended := s.woken, s.out == outEnded
 	s.mu.Unlock()
 	switch {
-	case err != nil, again:
-		return again, err
-	case response != nil:
-		if woken || ended || more {
-			response.Wake()
-		}
+	case err != nil:
+		return false, err
 	case ended: // the lot may not have had the connection when Abort closed it
-		lot.CloseConn(s.conn)
+		c.close(s, true)
 	case woken:
-		lot.Wake(s.conn)
+		c.wake(s)
 	}
 	return false, nil
 }
@@ -554,11 +514,7 @@ func (s *Stream) wake() {
 	case streamBlocking:
 		s.in.lot.setReadDeadline(s.conn, longAgo)
 	case streamParked:
-		if c := s.response(); c != nil {
-			c.Wake()
-		} else {
-			s.in.lot.Wake(s.conn)
-		}
+		s.carrier().wake(s)
 	}
 }
 
@@ -634,11 +590,7 @@ func (s *Stream) Abort(cause error) error {
 
 // reset resets the connection, unless it is closed.
 func (s *Stream) reset() {
-	if c := s.response(); c != nil {
-		c.reset()
-	} else {
-		s.in.log.Guard(s.conn, func() error { return s.in.lot.reset(s.conn) })
-	}
+	s.in.log.Guard(s.conn, func() error { return s.carrier().reset(s, true) })
 }
 
 // finish closes the connection and calls OnClose. It is called once, by the function or for it.

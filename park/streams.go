@@ -194,10 +194,10 @@ func (g *Streams) OpenResponse(s *Stream, w http.ResponseWriter) error {
 	if err := g.reserve(g.MaxConns, g.prepare); err != nil {
 		return err
 	}
-	c := &responseConn{owner: s}
-	s.in, s.conn = g, c
+	c := newMuxedConn(s)
+	s.in, s.endpoint = g, endpoint{conn: c, kind: muxedKind}
 	if c.stream, err = below.TakeStream(c, false); err != nil {
-		s.in, s.conn = nil, nil
+		s.in, s.endpoint = nil, endpoint{}
 		g.release()
 		return fmt.Errorf("park: open: %w", err)
 	}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving/durations"
-	"github.com/socknotify/socknotify/internal/serving/nowait"
-	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A Tunnel is two connections that [Tunnels.Join] has joined. Its methods may be called
@@ -51,15 +49,14 @@ const (
 //
 //   - for reading, if its own direction is open and has no rest;
 //   - for writing, if the direction of its peer has a rest, which is for this side;
-//   - for a failure, if it is a stream of HTTP/2 that is not copied.
+//   - for a failure, if it is not copied, and parking for reading or writing would not show it.
 //
 // So one side or both are parked while no goroutine copies, and what wakes a side says which
 // directions to copy. Both directions may be copied at once.
 type tunnelSide struct {
-	of     *Tunnel
-	conn   net.Conn      // a *net.TCPConn, a *net.UnixConn, a *Conn or a *tunnelStream
-	socket nowait.Socket // below all wrappers
-	sent   atomic.Uint64 // bytes of this direction that the peer has taken
+	of *Tunnel
+	endpoint
+	sent atomic.Uint64 // bytes of this direction that the peer has taken
 
 	// These are used by the goroutine that copies, and under the lock if none does.
 	rest *tunnelRest // nil if there is none
@@ -70,8 +67,6 @@ type tunnelSide struct {
 	copying bool
 	armed   awaited // what the side is parked for; 0 if it is not
 	alone   bool    // it cannot be parked: goroutines copy from it and to it
-
-	plain bool // socket is that of conn itself
 }
 
 // Conns returns the connections, for their addresses and settings. The caller must not read, write,
@@ -110,17 +105,11 @@ func (t *Tunnel) shakeHands() {
 
 // run is the function of a parked side.
 func (s *tunnelSide) run() {
-	t, p, quiet := s.of, s.peer(), false
-	if s.mayWait() || p.mayWait() {
+	t, p, c := s.of, s.peer(), s.carrier()
+	if c.mayWait() || p.carrier().mayWait() {
 		t.in.lot.relieve()
 	}
-	var failure error
-	switch c := s.conn.(type) {
-	case *Conn:
-		quiet = c.why != readable
-	case *tunnelStream:
-		failure = c.failure()
-	}
+	quiet, failure := c.quiet(), c.failure()
 	t.mu.Lock()
 	s.armed = awaitNothing
 	open := t.life == tunnelOpen && failure == nil
@@ -132,7 +121,7 @@ func (s *tunnelSide) run() {
 	case failure != nil:
 		t.release(nil, false, fmt.Errorf("park: tunnel: %w", failure))
 		return
-	case in && out && s.mayWait(): // the write to s may wait
+	case in && out && c.mayWait(): // the write to s may wait
 		t.in.goroutines.Go(func() { p.copy(copyRest) })
 	case in:
 		p.copy(copyRest)
@@ -182,7 +171,7 @@ func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, _ error)
 	if s != nil {
 		s.copying = false
 		if p := s.peer(); s.done && p.armed != awaitNothing && t.in.HalfCloseTimeout > 0 {
-			p.wake() // it was parked for IdleTimeout
+			p.carrier().wake(p) // it was parked for IdleTimeout
 		}
 	}
 	open = t.life == tunnelOpen
@@ -224,15 +213,14 @@ func (t *Tunnel) halfClosed() bool {
 // arm parks a side for at most the time left, unless that is negative. The caller holds the
 // tunnel's lock, so the side's function waits until it has returned.
 func (s *tunnelSide) arm(left time.Duration) error {
-	p, want := s.peer(), awaitNothing
+	p, c, want := s.peer(), s.carrier(), awaitNothing
 	if !s.copying && !s.eof && s.rest == nil {
 		want |= awaitRead
 	}
 	if !p.copying && p.rest != nil {
 		want |= awaitWrite
 	}
-	c := s.stream()
-	if c != nil && !s.copying {
+	if !s.copying && c.notifiesOnce() {
 		want |= awaitReset
 	}
 	switch {
@@ -241,20 +229,12 @@ func (s *tunnelSide) arm(left time.Duration) error {
 	case s.alone:
 		s.copyAlone(want)
 		return nil
-	case s.armed != awaitNothing && c != nil:
-		s.armed |= want
-		c.await(s.armed)
-		return nil
-	case s.armed != awaitNothing && want&^s.armed == awaitRead && !s.plain:
-		s.wake() // the wrapper may hold bytes, which Park looks for
-		return nil
 	case s.armed != awaitNothing:
-		s.armed |= want
-		s.of.in.lot.await(s.conn, s.armed)
+		s.armed = c.await(s, s.armed, want)
 		return nil
 	}
 	s.armed = want
-	err := s.park(want, left)
+	err := s.of.in.log.Guard(s.conn, func() error { return c.park(s, want, left) })
 	if err == nil {
 		return nil
 	}
@@ -277,6 +257,7 @@ func (t *Tunnel) end(cause error) {
 	t.mu.Lock()
 	first := t.life == tunnelOpen
 	var armedA, armedB, calm bool
+	a, b := t.a.carrier(), t.b.carrier()
 	if first {
 		t.life = tunnelClosing
 		if cause != errTunnelOver {
@@ -296,8 +277,8 @@ func (t *Tunnel) end(cause error) {
 		return
 	}
 	reset := cause != errTunnelOver && (cause != ErrIdle || !calm)
-	t.a.close(armedA, reset)
-	t.b.close(armedB, reset)
+	t.a.close(a, armedA, reset)
+	t.b.close(b, armedB, reset)
 	t.mu.Lock()
 	t.life = tunnelClosed
 	t.mu.Unlock()
@@ -329,29 +310,20 @@ func (t *Tunnel) finish() {
 	}
 }
 
-// init prepares a side. received is sent to its peer first. It fails with a *PanicError of the
-// program's hook.
+// init makes conn the connection of a side. received is sent to its peer first. It fails with a
+// *PanicError of the program's hook.
 func (s *tunnelSide) init(conn net.Conn, received []byte) error {
-	t := s.of
-	s.conn = conn
 	if len(received) > 0 {
 		s.rest = &tunnelRest{bytes: received}
 	}
-	if s.stream() != nil {
+	if c, ok := conn.(*muxedConn); ok {
+		s.conn, s.kind = c, muxedKind
 		return nil
 	}
-	if !unwrap.Plain(conn) {
-		s.conn = Wrap(conn)
-	}
-	found, err := t.in.lot.find(conn)
-	if err == nil {
-		s.socket = nowait.Of(found.Raw)
-	}
-	if s.plain = found.Plain && s.socket.OK(); !s.plain && t.f == nil {
-		t.f = t.run
-	}
-	if !isPanic(err) {
-		err = nil // it cannot be parked
+	_, err := s.bind(s.of.in.lot, conn)
+	s.bindRecords()
+	if s.kind == wrappedKind && s.of.f == nil {
+		s.of.f = s.of.run
 	}
 	return err
 }
@@ -365,8 +337,13 @@ func (t *Tunnel) run(conn net.Conn) {
 	}
 }
 
-func (t *Tunnel) place() *int32         { return &t.index }
-func (s *tunnelSide) netConn() net.Conn { return s.conn }
+func (t *Tunnel) place() *int32                { return &t.index }
+func (s *tunnelSide) lot() *Lot                { return s.of.in.lot }
+func (s *tunnelSide) function() func(net.Conn) { return s.of.f }
+
+func (s *tunnelSide) parked() (net.Conn, func(net.Conn)) {
+	return plainConn[*tunnelSide]{owner: s}, runPlain[*tunnelSide]
+}
 
 // peer returns the other side.
 func (s *tunnelSide) peer() *tunnelSide {
@@ -376,21 +353,14 @@ func (s *tunnelSide) peer() *tunnelSide {
 	return &s.of.a
 }
 
-// pendingTLS returns the layer whose handshake is not complete, or nil. It fails with a *PanicError
-// of the program's hook.
-func (s *tunnelSide) pendingTLS() (unwrap.TLSConn, error) {
-	c, ok := s.conn.(*Conn)
-	if !ok {
-		return nil, nil
-	}
-	return c.unfinishedTLS(s.of.in.lot)
-}
-
 func (s *tunnelSide) shakeHands() error {
 	g := s.of.in
-	t, err := s.pendingTLS()
+	t, err := s.pendingTLS(g.lot)
 	if err == nil && t != nil {
 		err = g.shakeHands(t, g.HandshakeTimeout)
+		s.of.mu.Lock() // end may close the side
+		s.bindRecords()
+		s.of.mu.Unlock()
 	}
 	if err != nil && err != ErrHandshake && !isPanic(err) {
 		err = fmt.Errorf("park: tunnel: %w", err)

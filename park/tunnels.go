@@ -193,8 +193,7 @@ func (g *Tunnels) JoinResponse(
 		return nil, err
 	}
 	t := g.newTunnel(o)
-	a := &tunnelStream{side: &t.a}
-	a.changed.Store(uint32(awaitRead | awaitWrite | awaitReset)) // before the first Wake
+	a := newMuxedConn(&t.a)
 	if a.stream, err = below.TakeStream(a, true); err != nil {
 		g.release()
 		return nil, fmt.Errorf("park: join: %w", err)
@@ -224,7 +223,7 @@ func (t *Tunnel) begin(a, b net.Conn, o TunnelOptions) {
 	err, errB := t.a.init(a, o.FromA), t.b.init(b, o.FromB)
 	fresh := false
 	for _, s := range []*tunnelSide{&t.a, &t.b} {
-		pending, failed := s.pendingTLS()
+		pending, failed := s.pendingTLS(g.lot)
 		fresh, err = fresh || pending != nil, cmp.Or(err, errB, failed)
 	}
 	t.a.copying = fresh && err == nil // until shakeHands has returned

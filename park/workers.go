@@ -24,7 +24,7 @@ type workers struct {
 	backlog []ready // with a batch of 1, empty as long as running is below max
 	room    []ready // for a small backlog; nil with a batch of 1
 	list    []*worker
-	// lingering counts the running workers that wait for the next bytes of a steady connection (see kept.go).
+	// lingering counts the running workers that wait for the next bytes of a steady connection (see steady.go).
 	lingering int
 	exited    sync.WaitGroup
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving/nowait"
-	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
-	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
 // A copying says what a goroutine that copies a direction may wait for.
@@ -56,9 +54,9 @@ func (s *tunnelSide) copyAlone(want awaited) {
 
 // transfer moves bytes until one of the sides would wait, or others should have their turn.
 func (s *tunnelSide) transfer(c copying) error {
-	from, to := tlsrecord.Socket(&s.socket), tlsrecord.Socket(&s.peer().socket)
+	from := s.carrier()
 	if s.rest != nil {
-		if err := s.forwardRest(to); err != nil {
+		if err := s.forwardRest(nil); err != nil {
 			return err
 		}
 	}
@@ -69,15 +67,15 @@ func (s *tunnelSide) transfer(c copying) error {
 		return s.endStream()
 	case own != s.alone:
 		return nil // the side is parked before it is read, or has its own goroutine
-	case c == copyRest && !s.plain:
+	case c == copyRest && from.mayWait():
 		return nil // it is parked for writing, and the lot may be reading its header
 	}
 	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
 	for i := 0; i < maxReads || c == copyOwn; i++ {
-		n, err := s.read(buf[:], from, c)
+		n, err := s.read(from, buf[:], c)
 		if n > 0 {
-			if err := s.forward(buf[:n], true, to); err != nil {
+			if err := s.forward(buf[:n], true, nil); err != nil {
 				return err
 			}
 		}
@@ -94,7 +92,7 @@ func (s *tunnelSide) transfer(c copying) error {
 			if err := s.of.touch(n > 0); err != nil {
 				return err
 			}
-		case n == 0, n < readAheadSize, s.plain && n < len(buf):
+		case from.emptied(n, len(buf)):
 			return nil
 		case s.startFlow(i):
 			return errFlows
@@ -118,10 +116,20 @@ func (t *Tunnel) touch(moved bool) error {
 	return t.arm()
 }
 
-// forward sends bytes to the peer, and keeps the rest.
-func (s *tunnelSide) forward(b []byte, clone bool, to tlsrecord.Socket) error {
-	n, err := s.peer().write(b, to)
+// forward sends bytes to the peer, and keeps the rest. If by is not nil, it is used in place of the
+// peer's socket.
+func (s *tunnelSide) forward(b []byte, clone bool, by socket) (err error) {
+	p := s.peer()
+	to, n := p.carrier(), 0
+	if by == nil {
+		n, err = to.write(p, b)
+	} else {
+		n, err = to.(directCarrier).writeBy(by, b)
+	}
 	s.sent.Add(uint64(n))
+	if err == nil && n < len(b) {
+		err = to.failure()
+	}
 	switch {
 	case isTimeout(err):
 		return ErrSlow
@@ -132,11 +140,7 @@ func (s *tunnelSide) forward(b []byte, clone bool, to tlsrecord.Socket) error {
 		if clone {
 			b = bytes.Clone(b)
 		}
-		r := &tunnelRest{bytes: b}
-		if t := s.peer().secure(); t != nil {
-			r.sealed = t.Unsent()
-		}
-		s.keep(r)
+		s.keep(&tunnelRest{bytes: b, sealed: to.unsent()})
 	}
 	return nil
 }
@@ -179,11 +183,11 @@ func (s *tunnelSide) dropRest() {
 	}
 }
 
-// forwardRest sends the rest to the peer, and keeps what is left of it.
-func (s *tunnelSide) forwardRest(to tlsrecord.Socket) error {
+// forwardRest sends the rest to the peer, and keeps what is left of it. by is as in forward.
+func (s *tunnelSide) forwardRest(by socket) error {
 	r := s.takeRest()
 	if r.pipe == nil {
-		return s.forward(r.bytes, false, to)
+		return s.forward(r.bytes, false, by)
 	}
 	err := s.drain(r.pipe, false)
 	if err == nil && r.len() > 0 {
@@ -222,22 +226,21 @@ const flowReads = 4
 // row before the last one.
 func (s *tunnelSide) startFlow(before int) bool {
 	p := s.peer()
-	plain := s.plain && p.plain
-	if s.alone || p.alone || !plain && (before < flowReads || !s.direct() || !p.direct()) {
+	from, fromOK := s.carrier().(directCarrier)
+	to, toOK := p.carrier().(directCarrier)
+	if s.alone || p.alone || !fromOK || !toOK {
 		return false
 	}
 	var pipe *nowait.Pipe
-	if plain {
-		if pipe = nowait.TakePipe(); pipe == nil {
-			return false
-		}
+	if from.spliced() && to.spliced() {
+		pipe = nowait.TakePipe()
+	}
+	if pipe == nil && (from.spliced() && to.spliced() || before < flowReads) {
+		return false
 	}
 	s.of.in.goroutines.Go(func() { s.flow(pipe) })
 	return true
 }
-
-// direct reports whether the side is read and written by its socket.
-func (s *tunnelSide) direct() bool { return s.plain || s.secure() != nil }
 
 // flow moves the bytes of a busy direction, as io.Copy does: by the kernel if there is a pipe. It
 // waits in Go's poller, which is cheaper than to park for each part, and ends when nothing has moved
@@ -313,7 +316,8 @@ func (s *tunnelSide) pump(pipe *nowait.Pipe) error {
 
 // pumpBytes moves bytes by read and write, which wait up to the deadlines. Its errors are those of
 // pump. What the peer has not taken by then stays the rest.
-func (s *tunnelSide) pumpBytes(from, to tlsrecord.Socket) error {
+func (s *tunnelSide) pumpBytes(from, to socket) error {
+	c := s.carrier().(directCarrier)
 	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
 	for {
@@ -325,7 +329,7 @@ func (s *tunnelSide) pumpBytes(from, to tlsrecord.Socket) error {
 		if s.rest != nil {
 			return os.ErrDeadlineExceeded
 		}
-		n, err := s.read(buf[:], from, copyQuietly)
+		n, err := c.readBy(from, buf[:])
 		if n > 0 {
 			if err := s.forward(buf[:n], true, to); err != nil {
 				return err
@@ -344,7 +348,9 @@ func (s *tunnelSide) pumpBytes(from, to tlsrecord.Socket) error {
 
 // ended notes the end of the stream, and passes it on if no bytes are left before it.
 func (s *tunnelSide) ended() error {
-	if s.wasReset() {
+	// The peer's isDone is asked last, because done is set before CloseWrite is called: our own
+	// CloseWrite ends the connection in both directions, too.
+	if c, ok := s.carrier().(directCarrier); ok && c.wasReset() && !s.peer().isDone() {
 		return fmt.Errorf("park: tunnel: %w", syscall.ECONNRESET)
 	}
 	s.eof = true
@@ -352,16 +358,6 @@ func (s *tunnelSide) ended() error {
 		return s.endStream()
 	}
 	return nil
-}
-
-// wasReset reports whether what looks like the end of the stream is a reset. The kernel reports a
-// reset to one operation, and if that was a write of the other direction, Read sees the end. Then
-// the connection has ended in both directions, and not by our own CloseWrite.
-func (s *tunnelSide) wasReset() bool {
-	if _, tcp := s.conn.LocalAddr().(*net.TCPAddr); !tcp || !s.plain || !s.socket.HungUp() {
-		return false
-	}
-	return !s.peer().isDone() // asked last, because done is set before CloseWrite is called
 }
 
 // endStream passes the end of the stream on.
@@ -392,29 +388,18 @@ func (s *tunnelSide) isDone() bool {
 
 // read reads once. It returns 0 and no error if there is nothing. err is an *unwrap.UnfitError if a
 // wrapper does not say that.
-func (s *tunnelSide) read(b []byte, from tlsrecord.Socket, c copying) (n int, err error) {
-	if s.plain && c != copyOwn {
-		return from.Read(b)
-	}
-	if c := s.stream(); c != nil {
-		return c.Read(b)
-	}
-	if t := s.secure(); t != nil {
-		return s.readSecure(t, b, from)
-	}
-	until := longAgo
+func (s *tunnelSide) read(from carrier, b []byte, c copying) (n int, err error) {
 	switch c {
 	case copyReady:
-		until = time.Now().Add(readyWait)
-	case copyOwn:
-		until = s.of.deadline()
+		return from.read(b, forRecord)
+	case copyQuietly, copyRest:
+		return from.read(b, impatient)
 	}
+	until := s.of.deadline()
 	s.conn.SetReadDeadline(until)
-	n, err = readPast(s.conn, b)
+	n, err = from.read(b, untilUnset)
 	switch {
-	case n > 0 && isTimeout(err):
-		err = nil
-	case c != copyOwn || !isUnfit(err):
+	case !isUnfit(err):
 	case !until.IsZero() && !time.Now().Before(until):
 		err = nil // the error of a deadline, in words of its own
 	default:
@@ -423,37 +408,8 @@ func (s *tunnelSide) read(b []byte, from tlsrecord.Socket, c copying) (n int, er
 	return n, err
 }
 
-// readSecure reads from a TLS connection whose records are ours.
-func (s *tunnelSide) readSecure(t *tlsrecord.Conn, b []byte, from tlsrecord.Socket) (n int, err error) {
-	if n, err = s.conn.(*Conn).drain(b); n > 0 || err != nil {
-		return n, err
-	}
-	n, err = t.TryRead(b, from)
-	if isTimeout(err) {
-		s.conn.SetReadDeadline(time.Time{}) // the lot has set it when the parking expired
-		err = nil
-	}
-	return n, err
-}
-
-// secure returns the TLS connection of a side whose records are ours, and directly above the
-// socket, or nil.
-func (s *tunnelSide) secure() *tlsrecord.Conn {
-	c, ok := s.conn.(*Conn)
-	if !ok || !s.socket.OK() {
-		return nil
-	}
-	t, ok := c.Conn.(*tlsrecord.Conn)
-	if !ok || !t.Taken() || !unwrap.Plain(t.NetConn()) {
-		return nil
-	}
-	return t
-}
-
-// mayWait reports whether reading from the side, or writing to it, may wait.
-func (s *tunnelSide) mayWait() bool {
-	return !s.plain && s.stream() == nil && s.secure() == nil
-}
+// writeDeadline bounds a write that waits, which is not to take longer than a tunnel may be idle.
+func (s *tunnelSide) writeDeadline() time.Time { return s.of.deadline() }
 
 // deadline returns when the tunnel will have been idle for too long, or zero.
 func (t *Tunnel) deadline() time.Time {
@@ -466,73 +422,12 @@ func (t *Tunnel) deadline() time.Time {
 	return time.Now().Add(d)
 }
 
-// write writes what the system takes. Where it does not say that, write waits, but not for longer
-// than a tunnel may be idle.
-func (s *tunnelSide) write(b []byte, to tlsrecord.Socket) (n int, err error) {
-	c, t := s.stream(), s.secure()
-	switch {
-	case s.plain:
-		return to.Write(b)
-	case c != nil:
-		return c.Write(b)
-	case t != nil:
-		return t.TryWrite(b, to)
-	case s.of.in.IdleTimeout > 0 || s.of.in.HalfCloseTimeout > 0:
-		s.conn.SetWriteDeadline(s.of.deadline())
-	}
-	if !s.socket.OK() {
-		return s.conn.Write(b)
-	}
-	for n < len(b) && err == nil && s.socket.Writable() {
-		var m int
-		m, err = s.conn.Write(b[n:min(n+wrappedChunk, len(b))])
-		n += m
-	}
-	return n, err
-}
-
-// park parks the side for at most the time left, unless that is negative.
-func (s *tunnelSide) park(want awaited, left time.Duration) error {
-	lot := s.of.in.lot
-	if c := s.stream(); c != nil {
-		return c.park(lot, want, left)
-	}
-	if t := s.secure(); s.plain || t != nil {
-		r := &parkRequest{raw: s.socket.Raw(), conn: plainConn[*tunnelSide]{owner: s},
-			f: runPlain[*tunnelSide], idle: left, await: want}
-		base := s.conn
-		if t != nil {
-			base = t.NetConn()
-			r.posted = want&awaitRead != 0 && (t.Arrived() || s.conn.(*Conn).hasBytesAhead())
-		}
-		r.base = base.(syscall.Conn)
-		err := lot.park(r)
-		if c, ok := s.conn.(*Conn); ok && err == nil && c.parkedConn.Load() == nil {
-			c.parkedConn.Store(lot.findConn(base)) // the lot has only plainConn
-		}
-		return err
-	}
-	return s.of.in.log.Guard(s.conn, func() error { // Park reads
-		return lot.ParkWith(s.conn, Options{IdleTimeout: left, Writable: want&awaitWrite != 0, deaf: want == awaitWrite}, s.of.f)
-	})
-}
-
 // close closes the connection, for which the tunnel has no more use.
-func (s *tunnelSide) close(armed, reset bool) {
-	lot := s.of.in.lot
+func (s *tunnelSide) close(c carrier, armed, reset bool) {
 	s.of.in.log.Guard(s.conn, func() error {
-		c := s.stream()
-		switch {
-		case c != nil:
-			c.end(reset)
-			return nil
-		case armed && reset:
-			return lot.reset(s.conn)
-		case armed:
-			return lot.CloseConn(s.conn)
-		case reset:
-			return lot.cut(s.conn)
+		if reset {
+			return c.reset(s, armed)
 		}
-		return s.conn.Close()
+		return c.close(s, armed)
 	})
 }

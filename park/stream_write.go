@@ -27,7 +27,8 @@ import (
 // the mu of its stream.
 type streamRest struct {
 	streamQueue
-	cause error // for OnClose; the first one counts
+	cause  error // for OnClose; the first one counts
+	strays int   // bytes received without OnInput
 }
 
 // needRest returns s.rest, and makes it if there is none. The caller holds s.mu.
@@ -222,14 +223,12 @@ func (s *Stream) enqueue(b []byte, kind writeKind) error {
 	if kind == writeLatest && begun == 0 {
 		q.latest = len(q.blocks)
 	}
-	switch {
+	switch w := s.carrier().writer(); {
 	case !first:
-	case s.fresh, s.response() != nil:
+	case s.fresh, w == functionWriter, w == anyWriter && s.reader == streamParked:
 		s.wake()
-	case s.reader != streamParked, !s.socket.OK():
-		s.startWriting()
 	default:
-		s.wake()
+		s.startWriting()
 	}
 	return nil
 }
@@ -265,45 +264,25 @@ func (s *Stream) dropQueue() {
 	if r.empty != nil {
 		close(r.empty)
 	}
-	if r.streamQueue = (streamQueue{}); r.cause == nil {
+	if r.streamQueue = (streamQueue{}); r.cause == nil && r.strays == 0 {
 		s.rest = nil
 	}
 }
 
-// wrappedChunk is the number of bytes that are written at once to a connection that wraps another.
-// A socket that can be written to takes as many: Linux reports it when a third of its buffer is
-// free.
-const wrappedChunk = 16 << 10
-
-// tryWrite writes what the system takes, which may be nothing. The caller holds s.mu.
+// tryWrite writes what the connection takes without waiting, which may be nothing. The caller holds
+// s.mu.
 func (s *Stream) tryWrite(b []byte) (n int, err error) {
-	if c := s.response(); c != nil {
-		n = c.stream.Write(b)
-	} else if s.writing || s.fresh || !s.socket.OK() {
+	c := s.carrier()
+	if s.writing != notWriting || s.fresh || c.writer() == goroutineWriter {
 		return 0, nil
 	}
-	if s.plain {
-		n, err = s.socket.Write(b)
-	}
-	for s.socket.OK() && !s.plain && n < len(b) && err == nil && s.socket.Writable() {
-		var m int
-		m, err = s.writeConn(b[n:min(n+wrappedChunk, len(b))])
-		n += m
-	}
+	err = s.in.log.Guard(s.conn, func() (err error) {
+		n, err = c.write(s, b)
+		return err
+	})
 	if n > 0 {
 		s.moved = s.in.lot.now()
 	}
-	return n, err
-}
-
-// writeConn writes to the connection, for at most WriteTimeout.
-func (s *Stream) writeConn(b []byte) (n int, err error) {
-	g := s.in
-	err = g.log.Guard(s.conn, func() (err error) {
-		s.conn.SetWriteDeadline(deadline(g.WriteTimeout))
-		n, err = s.conn.Write(b)
-		return err
-	})
 	return n, err
 }
 
@@ -319,7 +298,7 @@ func (s *Stream) flush() error {
 func (s *Stream) flushLocked() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue() != nil && !s.writing {
+	if s.queue() != nil && s.writing == notWriting {
 		buf := streamBuffers.Get().(*[16 << 10]byte)
 		for q := s.queue(); q != nil; q = s.queue() {
 			b := q.gather(buf[:])
@@ -330,8 +309,7 @@ func (s *Stream) flushLocked() (err error) {
 			}
 		}
 		streamBuffers.Put(buf)
-		if s.queue() != nil && err == nil && s.response() == nil &&
-			(s.reader == streamBlocking || !s.socket.OK()) {
+		if s.queue() != nil && err == nil && (s.reader == streamBlocking || s.carrier().writer() == goroutineWriter) {
 			s.startWriting()
 		}
 	}
@@ -340,8 +318,8 @@ func (s *Stream) flushLocked() (err error) {
 
 // startWriting starts a goroutine that writes the queue. The caller holds s.mu.
 func (s *Stream) startWriting() {
-	if !s.writing {
-		s.writing = true
+	if s.writing == notWriting {
+		s.writing = writing
 		s.in.goroutines.Go(s.writeQueue)
 	}
 }
@@ -356,11 +334,11 @@ func (s *Stream) writeQueue() {
 			return
 		}
 		s.mu.Lock() // a method of the connection has called runtime.Goexit
-		s.writing = false
-		left := s.left
+		last := s.writing == writingLast
+		s.writing = notWriting
 		s.mu.Unlock()
 		s.writeFailed(errGoexit)
-		if left {
+		if last {
 			s.finish(errStreamEnded)
 		}
 	}()
@@ -375,17 +353,20 @@ func (s *Stream) writeQueue() {
 		q.begin(len(b))
 		s.mu.Unlock()
 		var n int
-		n, err = s.writeConn(b)
-		if n > 0 && s.plain && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = s.in.log.Guard(s.conn, func() (err error) {
+			n, err = s.writeAndWait(s, b)
+			return err
+		})
+		if n > 0 && !s.carrier().mayWait() && errors.Is(err, os.ErrDeadlineExceeded) {
 			err = nil // the peer is slow, but it reads
 		}
 		s.mu.Lock()
 		s.advance(n)
 		s.mu.Unlock()
 	}
-	s.writing = false
+	last := s.writing == writingLast
+	s.writing = notWriting
 	guard(&s.in.log, s.conn, func() { s.conn.SetWriteDeadline(time.Time{}) })
-	left := s.left
 	if s.out != outOpen {
 		s.wake() // CloseWrite or Close may be due
 	}
@@ -394,7 +375,7 @@ func (s *Stream) writeQueue() {
 	if err != nil {
 		s.writeFailed(err)
 	}
-	if left {
+	if last {
 		s.finish(errStreamEnded)
 	}
 }
