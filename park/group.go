@@ -27,13 +27,12 @@ type group[T member] struct {
 	accepted, refused, rejected atomic.Uint64
 	idle, slow, late            atomic.Uint64 // of Stats.TimedOut
 
-	mu      sync.Mutex
-	lot     *Lot // made by the first reserve, and not changed then
-	shared  bool // the lot may have others, and is not closed
-	list    []T
-	open    int // members that were reserved and not released
-	closing bool
-	empty   chan struct{} // closed when closing is set and open is 0
+	ending serving.Ending // over when open is 0
+	mu     sync.Mutex
+	lot    *Lot // made by the first reserve, and not changed then
+	shared bool // the lot may have others, and is not closed
+	list   []T
+	open   int // members that were reserved and not released
 }
 
 type member interface {
@@ -47,7 +46,7 @@ func (g *group[T]) reserve(most int, prepare func() (*Lot, Config, error)) error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.closing:
+	case g.ending.HasBegun():
 		return ErrServerClosed
 	case most > 0 && g.open >= most:
 		g.refused.Add(1)
@@ -71,7 +70,7 @@ func (g *group[T]) begin(lot *Lot, c Config, err error) error {
 		return err
 	}
 	g.logTo(c.Name, c.Logger)
-	g.lot, g.empty = lot, make(chan struct{})
+	g.lot = lot
 	return nil
 }
 
@@ -86,9 +85,8 @@ func (g *group[T]) logTo(name string, logger *slog.Logger) {
 func (g *group[T]) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open--; g.open == 0 && g.closing {
-		close(g.empty)
-	}
+	g.open--
+	g.ending.Left(g.open)
 }
 
 // add adds a member to the list. It reports whether the group is closing, and may have missed it.
@@ -97,7 +95,7 @@ func (g *group[T]) add(t T) (closing bool) {
 	defer g.mu.Unlock()
 	*t.place() = int32(len(g.list))
 	g.list = append(g.list, t)
-	return g.closing
+	return g.ending.HasBegun()
 }
 
 // remove removes a member from the list. The caller holds g.mu.
@@ -146,12 +144,7 @@ func (g *group[T]) stats() (st Stats) {
 func (g *group[T]) stop() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.closing {
-		g.closing = true
-		if g.open == 0 && g.lot != nil {
-			close(g.empty)
-		}
-	}
+	g.ending.Begin(g.open)
 	return g.lot != nil
 }
 
@@ -182,7 +175,7 @@ func (g *group[T]) shutdown(ctx context.Context, end, abort func(T)) error {
 		end(t)
 	}
 	select {
-	case <-g.empty:
+	case <-g.ending.Over():
 	case <-ctx.Done():
 		g.close(abort)
 		return context.Cause(ctx)

@@ -228,7 +228,7 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	s.endKeepAlives(served)
 	waits := s.endWaits(served)
 	for _, l := range served {
-		l.lot.drain(ctx, l.drained, l.closeSilent)
+		l.lot.drain(ctx, l.drained.Over(), l.closeSilent)
 	}
 	select {
 	case <-waits:

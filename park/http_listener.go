@@ -30,14 +30,13 @@ type listener struct {
 	goroutines sync.WaitGroup
 	quiesced   chan struct{} // closed when accepting and goroutines are done
 
-	closeIn func() error  // closes the program's listener
-	drained chan struct{} // closed when accept has returned and held is empty
+	closeIn func() error // closes the program's listener
 
 	mu       sync.Mutex
 	queue    []arrival
 	held     map[*httpConn]holder // connections that are fresh or held by a goroutine
+	drained  serving.Ending       // begun when accept has returned; over when held is empty too
 	draining bool                 // Shutdown has closed the program's listener
-	over     bool                 // accept has returned
 	closed   bool
 	changed  sync.Cond     // queue, held or closed has changed
 	ended    chan struct{} // closed when closed
@@ -61,7 +60,7 @@ type arrival struct {
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *tls.Config) *listener {
 	l := &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
 		held: make(map[*httpConn]holder), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
-		ended: make(chan struct{}), drained: make(chan struct{}), quiesced: make(chan struct{}), closeIn: sync.OnceValue(in.Close)}
+		ended: make(chan struct{}), quiesced: make(chan struct{}), closeIn: sync.OnceValue(in.Close)}
 	l.changed.L = &l.mu
 	return l
 }
@@ -83,8 +82,7 @@ func (l *listener) serve() (err error) {
 	returned := false
 	defer func() { // also after a panic or runtime.Goexit of the program's code
 		l.mu.Lock()
-		l.over = true
-		l.checkDrained()
+		l.drained.Begin(len(l.held))
 		l.mu.Unlock()
 		l.accepting.Done()
 		if !returned {
@@ -169,8 +167,10 @@ func (l *listener) discard(a arrival) {
 	if a.hc != nil {
 		l.server.unwrapped.Delete(a.conn)
 		a.hc.finish()
-		if in, ok := a.conn.(inSession); ok && in.self().answers != nil {
-			l.goroutines.Go(in.self().answers.abandon)
+		if in, ok := a.conn.(inSession); ok {
+			if q := in.self().answers; q != nil {
+				l.goroutines.Go(func() { a.hc.abandon(q) })
+			}
 		}
 	}
 }
@@ -279,19 +279,7 @@ func (l *listener) forget(hc *httpConn) {
 	hc.fresh = false
 	delete(l.held, hc)
 	l.changed.Broadcast()
-	l.checkDrained()
-}
-
-// checkDrained closes drained if accept has returned and l.held is empty. The caller holds l.mu.
-func (l *listener) checkDrained() {
-	if !l.over || len(l.held) > 0 {
-		return
-	}
-	select {
-	case <-l.drained:
-	default:
-		close(l.drained)
-	}
+	l.drained.Left(len(l.held))
 }
 
 // stopAccepting closes the program's listener for Shutdown. What was accepted is served.
@@ -325,7 +313,7 @@ func (l *listener) closeSilent() (next time.Time) {
 			next = hc.until
 		}
 	}
-	l.checkDrained()
+	l.drained.Left(len(l.held))
 	l.mu.Unlock()
 	for _, hc := range silent {
 		hc.try(hc.cut)

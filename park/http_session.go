@@ -253,7 +253,7 @@ func (s *session) stateChanged(state http.ConnState) {
 		}
 		if q := s.answers; q != nil { // net/http is shut down, and has served no request
 			s.answers = nil
-			defer q.abandon()
+			defer hc.abandon(q)
 		}
 	}
 	hc.in.server.announce(hc.conn, state)

@@ -182,11 +182,7 @@ func TestConnectProxyFull(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Tunnels.Shutdown(ctx) }()
-	waitFor(t, "Shutdown has begun", func() bool {
-		p.Tunnels.mu.Lock()
-		defer p.Tunnels.mu.Unlock()
-		return p.Tunnels.closing
-	})
+	waitFor(t, "Shutdown has begun", p.Tunnels.ending.HasBegun)
 	refused("after Shutdown")
 	send(t, conn, "y")
 	expect(t, first, "y")

@@ -83,12 +83,9 @@ type Server struct {
 	conns     map[*serverConn]struct{}
 	addresses map[string]int
 	fresh     int            // connections whose first message Shutdown waits for
-	closing   bool           // Shutdown or Close was called
+	ending    serving.Ending // begun by Shutdown or Close; over when there are no listeners and no fresh connections
 	refusing  bool           // Shutdown waits for no first message any more, or Close was called
-	stopped   chan struct{}  // closed when closing is set
-	drained   chan struct{}  // closed when closing is set and there are no listeners and no fresh connections
 	blocking  sync.WaitGroup // goroutines of connections that cannot be parked
-	ending    atomic.Bool    // closing, for those without the lock
 
 	accepted, refused, refusedPerAddr, rejected, calls, handshakes atomic.Uint64
 	idle, slow, message, late                                      atomic.Uint64 // of Stats.TimedOut
@@ -117,7 +114,7 @@ func (s *Server) Stats() (st Stats) {
 func (s *Server) Ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.closing && len(s.listeners) > 0
+	return !s.ending.HasBegun() && len(s.listeners) > 0
 }
 
 // deadline returns the time at which a timeout of a Server ends, or zero if there is none.
@@ -179,14 +176,14 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.listeners, &l)
-		s.checkDrained()
+		s.ending.Left(s.awaited())
 	}()
-	err := accept(l, s.stopped, func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
-		if !s.isClosing() {
+	err := accept(l, s.ending.Begun(), func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
+		if !s.ending.HasBegun() {
 			s.lot.log.Log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", wait)
 		}
 	})
-	if s.isClosing() {
+	if s.ending.HasBegun() {
 		return ErrServerClosed
 	}
 	return fmt.Errorf("park: accept: %w", err)
@@ -196,7 +193,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 func (s *Server) begin(l *net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.ending.HasBegun() {
 		return ErrServerClosed
 	}
 	if s.Handler == nil && s.Open == nil {
@@ -208,7 +205,7 @@ func (s *Server) begin(l *net.Listener) error {
 		if err != nil {
 			return err
 		}
-		s.lot, s.stopped, s.drained = lot, make(chan struct{}), make(chan struct{})
+		s.lot = lot
 		s.tls.set(s.CryptoTLS, nil)
 		s.listeners = make(map[*net.Listener]struct{})
 		s.conns = make(map[*serverConn]struct{})
@@ -216,12 +213,6 @@ func (s *Server) begin(l *net.Listener) error {
 	}
 	s.listeners[l] = struct{}{}
 	return nil
-}
-
-func (s *Server) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
 }
 
 // Lots returns the server's lot, for observers such as package debug. It returns none before the first Serve. The server
@@ -248,7 +239,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if lot == nil {
 		return nil
 	}
-	lot.drain(ctx, s.drained, s.closeSilent)
+	lot.drain(ctx, s.ending.Over(), s.closeSilent)
 	s.end(false)
 	done := make(chan struct{})
 	go func() {
@@ -280,14 +271,7 @@ func (s *Server) Close() error {
 func (s *Server) stop(end func(net.Listener)) *Lot {
 	s.mu.Lock()
 	lot := s.lot
-	if lot != nil && !s.closing {
-		close(s.stopped)
-	}
-	s.closing = true
-	s.ending.Store(true)
-	if lot != nil {
-		s.checkDrained()
-	}
+	s.ending.Begin(s.awaited())
 	var listeners []net.Listener
 	for l := range s.listeners {
 		listeners = append(listeners, *l)
@@ -299,17 +283,8 @@ func (s *Server) stop(end func(net.Listener)) *Lot {
 	return lot
 }
 
-// checkDrained closes drained if there is nothing that Shutdown waits for. The caller holds s.mu.
-func (s *Server) checkDrained() {
-	if !s.closing || len(s.listeners) > 0 || s.fresh > 0 {
-		return
-	}
-	select {
-	case <-s.drained:
-	default:
-		close(s.drained)
-	}
-}
+// awaited returns how many listeners and connections Shutdown waits for. The caller holds s.mu.
+func (s *Server) awaited() int { return len(s.listeners) + s.fresh }
 
 // closeSilent closes the connections that wait, but those whose time for the first message is not over. It returns when the
 // next time is over, or zero if there is none.
@@ -499,17 +474,19 @@ func (c *serverConn) begun() {
 	if c.fresh {
 		c.fresh = false
 		c.server.fresh--
-		c.server.checkDrained()
+		c.server.ending.Left(c.server.awaited())
 	}
 }
 
 // over reports whether the connection must end instead of waiting for a message. The caller holds Server.mu.
-func (c *serverConn) over() bool { return c.server.refusing || c.server.closing && !c.fresh }
+func (c *serverConn) over() bool {
+	return c.server.refusing || c.server.ending.HasBegun() && !c.fresh
+}
 
 // isOver is over for a caller without the lock.
 func (c *serverConn) isOver() bool {
 	s := c.server
-	if !s.ending.Load() {
+	if !s.ending.HasBegun() {
 		return false
 	}
 	s.mu.Lock()

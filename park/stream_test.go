@@ -654,11 +654,7 @@ func TestStreamsShutdown(t *testing.T) {
 			must(t, g.Open(opened, late))
 			done := make(chan error)
 			go func() { done <- g.Shutdown(t.Context()) }()
-			waitFor(t, "Shutdown has begun", func() bool {
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				return g.closing
-			})
+			waitFor(t, "Shutdown has begun", g.ending.HasBegun)
 			wantErr(t, g.Open(new(Stream), server), ErrServerClosed)
 			must(t, opened.Start(nil, nil))
 			go func() { // one whose handshake is refused may be reset

@@ -128,7 +128,7 @@ func (o *SuspendOptions) suspend(s *session, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	q := &Suspended{hc: s.hc, size: size, since: since, timeout: o.Timeout, halfClose: o.HalfClose}
+	q := &Suspended{place: s.hc, size: size, since: since, timeout: o.Timeout, halfClose: o.HalfClose}
 	s.suspended = q
 	next, err := s.take(w)
 	if err != nil {
@@ -180,7 +180,7 @@ func (o *SuspendOptions) block(w http.ResponseWriter, r *http.Request, body []by
 		var err error
 		switch since, err = server.claim(0, true); err {
 		case nil:
-			closing = server.waits.closing
+			closing = server.waits.ending.Begun()
 		case http.ErrServerClosed:
 			server = nil
 			q.decide(byServer)

@@ -195,7 +195,7 @@ func TestSuspendBlockedEnds(t *testing.T) {
 	})
 }
 
-func (p *poll) waitsClosed() bool { return p.HTTPServer.waits.isClosed() }
+func (p *poll) waitsClosed() bool { return p.HTTPServer.waits.ending.HasBegun() }
 
 // A handler can be tested with a ResponseRecorder.
 func TestSuspendRecorder(t *testing.T) {

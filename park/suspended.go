@@ -23,12 +23,21 @@ type Suspended struct {
 	mu        sync.Mutex
 	why       ending
 	halfClose bool
-	hc        *httpConn     // nil if the request has its goroutine, and after the end
+	place     waitingPlace  // nil if the request has its goroutine, and after the end
 	blocked   chan struct{} // nil, or closed when why is set, for a goroutine that waits
 	timeout   time.Duration
-	since     time.Duration    // as claim has returned it
-	size      int64            // as counted
-	stream    *suspendedStream // nil but for a request of HTTP/2 that waits without its goroutine
+	since     time.Duration // as claim has returned it
+	size      int64         // as counted
+}
+
+// A waitingPlace is where a request waits without a goroutine: its *httpConn, or a *suspendedStream
+// of HTTP/2.
+type waitingPlace interface {
+	server() *HTTPServer
+	// endWait makes the lot end the wait of q, which was decided, if the lot has it.
+	endWait(q *Suspended)
+	// kept returns a reader of what was kept of the request besides what the server has parsed again.
+	kept(head string) textReader
 }
 
 // An ending says why a request no longer waits.
@@ -80,31 +89,37 @@ func (q *Suspended) decided() bool {
 	return q.why != undecided
 }
 
-// wake makes the lot call endSuspended, if the connection is parked.
+// wake ends the wait, which was decided.
 func (q *Suspended) wake() {
 	q.mu.Lock()
-	hc, stream := q.hc, q.stream
+	place := q.place
 	q.mu.Unlock()
-	if stream != nil {
-		stream.Wake()
-	}
-	if hc != nil {
-		hc.in.lot.wakeParked(hc, q)
+	if place != nil {
+		place.endWait(q)
 	}
 }
 
-// wait parks the connection of a request whose handler has returned. The request may have ended,
+func (hc *httpConn) server() *HTTPServer  { return hc.in.server }
+func (hc *httpConn) endWait(q *Suspended) { hc.in.lot.wakeParked(hc, q) }
+
+func (hc *httpConn) kept(head string) textReader {
+	in := textReader{head}
+	in.skipServed()
+	return in
+}
+
+// suspend parks the connection of a request whose handler has returned. The request may have ended,
 // and the connection may be used otherwise, when the lot has it.
-func (q *Suspended) wait() {
-	hc, server := q.hc, q.hc.in.server
+func (hc *httpConn) suspend(q *Suspended) {
+	server := hc.in.server
 	if q.decided() {
-		q.begin()
+		hc.answer(q)
 		return
 	}
 	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: suspendedConn{q: q},
 		f: endSuspended, idle: q.timeout, await: q.awaits()})
 	if err == nil {
-		if server.waits.isClosed() {
+		if server.waits.ending.HasBegun() {
 			q.decide(byServer) // Shutdown may not have found the connection in the lot
 		}
 		if q.decided() {
@@ -119,8 +134,8 @@ func (q *Suspended) wait() {
 		close(q.blocked)
 	}
 	q.mu.Unlock()
-	q.await(q.timeout, nil, server.waits.closing, hc.in.ended)
-	q.begin()
+	q.await(q.timeout, nil, server.waits.ending.Begun(), hc.in.ended)
+	hc.answer(q)
 }
 
 // awaits returns what the client can do to end the wait. A next request stays in the socket.
@@ -153,21 +168,20 @@ func (c suspendedConn) SetReadDeadline(time.Time) error {
 func endSuspended(conn net.Conn) {
 	q := conn.(suspendedConn).q
 	q.decide(byClient) // unless it was decided otherwise
-	q.begin()
+	q.place.(*httpConn).answer(q)
 }
 
-// begin has net/http call then: it begins a session as for a new connection. What the session reads
+// answer has net/http call then: it begins a session as for a new connection. What the session reads
 // is a head that net/http parses, and what the client has sent after its request. Nothing in that
 // head comes from the program, and it has no body, so it cannot take a byte of the next request.
-func (q *Suspended) begin() {
-	hc := q.hc
+func (hc *httpConn) answer(q *Suspended) {
 	conn := hc.newSession(nil, 0)
 	s := conn.(inSession).self()
 	s.answers, s.brief = q, true
 	s.next = q.wireHead()
 	if !hc.in.push(arrival{conn: conn, hc: hc}) {
 		hc.finish()
-		q.abandon()
+		hc.abandon(q)
 	}
 }
 
@@ -181,27 +195,19 @@ type heldRequest struct {
 
 // take ends the wait. The Suspended, which the program may keep, then holds nothing.
 func (q *Suspended) take() (t heldRequest, why ending) {
-	server := q.server()
+	server := q.place.server()
 	q.mu.Lock()
 	t, why = q.heldRequest, q.why
-	q.heldRequest, q.hc, q.stream = heldRequest{}, nil, nil
+	q.heldRequest, q.place = heldRequest{}, nil
 	q.mu.Unlock()
 	server.release(why, q.size, q.since, false)
 	return t, why
 }
 
-// server returns the server of a request whose wait has not ended.
-func (q *Suspended) server() *HTTPServer {
-	if q.stream != nil {
-		return q.stream.server
-	}
-	return q.hc.in.server
-}
-
-// answer calls then. base is the request that net/http has parsed from the head of begin, or that
+// answer calls then. base is the request that net/http has parsed from the head of httpConn.answer, or that
 // the server of HTTP/2 has made again.
 func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
-	parsed := q.hc != nil
+	place := q.place
 	t, why := q.take()
 	defer t.forms.remove()
 	ctx := base.Context()
@@ -209,10 +215,7 @@ func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
 		ctx = context.WithoutCancel(ctx) // it would end with the client's side
 	}
 	r := base.WithContext(withCause(ctx, endings[why]))
-	in := textReader{t.head}
-	if parsed {
-		in.skipServed()
-	}
+	in := place.kept(t.head)
 	in.request(r)
 	in = textReader{t.out}
 	in.header(w.Header())
@@ -222,9 +225,8 @@ func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
 
 // abandon calls then without net/http, after the connection was closed because its server has
 // ended.
-func (q *Suspended) abandon() {
+func (hc *httpConn) abandon(q *Suspended) {
 	q.decide(byServer)
-	hc := q.hc
 	hc.try(func() {
 		base := q.wireRequest()
 		base.RemoteAddr = hc.conn.RemoteAddr().String()
@@ -250,7 +252,7 @@ func (s *session) handled(returned bool) {
 		if h := w.Header(); len(h) > 0 {
 			q.out = string(appendHeader(nil, h))
 		}
-		q.wait()
+		s.hc.suspend(q)
 	default:
 		q.drop()
 		if s.hijacked { // otherwise net/http closes it

@@ -16,7 +16,7 @@ type suspendedStream struct {
 	unbound
 	noConn
 	q      *Suspended
-	server *HTTPServer
+	in     *HTTPServer
 	stream muxed.Suspended
 	due    time.Duration // when the wait ends, since the lot's start, or 0
 }
@@ -36,11 +36,11 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 		return err
 	}
 	q := &Suspended{heldRequest: heldRequest{then: then, head: head, forms: formsOf(r)}, size: size, since: since}
-	x := &suspendedStream{q: q, server: server}
+	x := &suspendedStream{q: q, in: server}
 	if o.Timeout > 0 {
 		x.due = durations.Add(server.lot2.now(), o.Timeout)
 	}
-	q.stream = x
+	q.place = x
 	if x.stream, err = w.SuspendStream(x); err != nil {
 		server.release(undecided, size, since, false)
 		if err == http.ErrHijacked {
@@ -59,7 +59,7 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 // wait parks the request, or ends its wait. It is called by one goroutine at a time: that of the
 // handler, and then the lot's.
 func (x *suspendedStream) wait() {
-	q, lot := x.q, x.server.lot2
+	q, lot := x.q, x.in.lot2
 	for !q.decided() && x.stream.Err() == nil {
 		idle := time.Duration(-1)
 		if x.due > 0 {
@@ -74,14 +74,18 @@ func (x *suspendedStream) wait() {
 		}
 	}
 	q.decide(byClient) // unless it was decided otherwise
-	x.server.waits.remove(x)
+	x.in.waits.remove(x)
 	x.stream.Resume(q.answer, q.drop)
 }
 
 func waitSuspended(conn net.Conn) { conn.(*suspendedStream).wait() }
 
+func (x *suspendedStream) server() *HTTPServer         { return x.in }
+func (x *suspendedStream) endWait(*Suspended)          { x.Wake() }
+func (x *suspendedStream) kept(head string) textReader { return textReader{head} }
+
 // Wake makes the lot call wait.
-func (x *suspendedStream) Wake() { x.wake(x.server.lot2) }
+func (x *suspendedStream) Wake() { x.wake(x.in.lot2) }
 
 // SetReadDeadline is called by the lot at the timeout.
 func (x *suspendedStream) SetReadDeadline(time.Time) error {
@@ -97,7 +101,7 @@ func (c *waits) add(x *suspendedStream) bool {
 		c.streams = make(map[*suspendedStream]struct{})
 	}
 	c.streams[x] = struct{}{}
-	return !c.closed
+	return !c.ending.HasBegun()
 }
 
 func (c *waits) remove(x *suspendedStream) {

@@ -592,11 +592,7 @@ func TestTunnelsShutdown(t *testing.T) {
 		expect(t, far, "x")
 		done := make(chan error, 1)
 		go func() { done <- g.Shutdown(t.Context()) }()
-		waitFor(t, "Shutdown has begun", func() bool {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			return g.closing
-		})
+		waitFor(t, "Shutdown has begun", g.ending.HasBegun)
 		a, _ := pair(t, "tcp")
 		b, _ := pair(t, "tcp")
 		wantErr(t, g.Join(a, b), ErrServerClosed)

@@ -5,6 +5,8 @@
 //	serving.go  the types of fields and counters, and the errors
 //	panic.go    the guard
 //	log.go      the log
+//	ending.go   the end of something that has members: it has begun, and it is over
+//	host.go     the names of hosts
 //
 // Below it are the packages that several servers share:
 //

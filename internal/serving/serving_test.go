@@ -146,3 +146,44 @@ func TestOr(t *testing.T) {
 		}
 	}
 }
+
+func TestEnding(t *testing.T) {
+	given := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, early := range []bool{false, true} { // the channels are asked for before they are closed, too
+		var e Ending
+		check := func(when string, begun, over bool) {
+			t.Helper()
+			if e.HasBegun() != begun || given(e.Begun()) != begun || given(e.Over()) != over {
+				t.Errorf("early %t, %s: begun %t %t, over %t", early, when, e.HasBegun(), given(e.Begun()), given(e.Over()))
+			}
+		}
+		if early {
+			check("new", false, false)
+		}
+		e.Left(0)
+		if early {
+			check("no members", false, false)
+		}
+		e.Begin(2)
+		if early {
+			check("begun", true, false)
+		}
+		e.Left(1)
+		e.Begin(1)
+		if early {
+			check("begun again", true, false)
+		}
+		e.Left(0)
+		check("over", true, true)
+		e.Begin(0)
+		e.Left(0)
+		check("over for good", true, true)
+	}
+}

@@ -6,21 +6,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/clock"
 	"github.com/socknotify/socknotify/metrics"
 )
 
 // waits counts the requests of an HTTPServer that wait.
 type waits struct {
-	closing chan struct{} // closed when Shutdown has begun
-	clock   clock.Clock
-	start   time.Time
-	times   metrics.Recorder
+	ending serving.Ending // begun by Shutdown; over when nothing waits
+	clock  clock.Clock
+	start  time.Time
+	times  metrics.Recorder
 
 	mu               sync.Mutex
 	began            map[time.Duration]int // by the second, since start, in which they began to wait
-	closed           bool
-	empty            chan struct{} // not nil if Shutdown waits; closed when nothing waits any more
 	waiting, blocked int
 	bytes            int64
 	refused          uint64
@@ -33,7 +32,7 @@ func (c *waits) open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock = clock.Current()
-	c.start, c.began, c.closing = c.clock.Now(), make(map[time.Duration]int), make(chan struct{})
+	c.start, c.began = c.clock.Now(), make(map[time.Duration]int)
 }
 
 // claim counts a request that is to wait. It returns the time, since start. release must follow,
@@ -43,7 +42,7 @@ func (s *HTTPServer) claim(size int64, blocks bool) (since time.Duration, err er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed:
+	case c.ending.HasBegun():
 		return 0, http.ErrServerClosed
 	case s.MaxSuspended > 0 && c.waiting >= s.MaxSuspended,
 		s.MaxSuspendedBytes > 0 && c.bytes+size > s.MaxSuspendedBytes:
@@ -76,10 +75,7 @@ func (s *HTTPServer) release(why ending, size int64, since time.Duration, blocks
 		c.blocked--
 	}
 	c.ended[why]++
-	if c.empty != nil && c.waiting == 0 {
-		close(c.empty)
-		c.empty = nil
-	}
+	c.ending.Left(c.waiting)
 	c.mu.Unlock()
 	if why != undecided {
 		c.times.Record(waited)
@@ -100,38 +96,22 @@ func (c *waits) addTo(st *Stats) {
 	c.times.AddTo(&st.WaitTime)
 }
 
-// close makes claim fail, and ends the waits of goroutines and of requests of HTTP/2. It returns a channel that is closed
-// when nothing waits, or nil if that is so.
-func (c *waits) close() (empty <-chan struct{}) {
+// close makes claim fail, and ends the waits of goroutines and of requests of HTTP/2.
+func (c *waits) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for x := range c.streams {
 		x.q.decide(byServer)
 		x.Wake()
 	}
-	if !c.closed {
-		c.closed = true
-		if c.closing != nil {
-			close(c.closing)
-		}
-	}
-	if c.waiting > 0 && c.empty == nil {
-		c.empty = make(chan struct{})
-	}
-	return c.empty
-}
-
-func (c *waits) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
+	c.ending.Begin(c.waiting)
 }
 
 // endWaits ends the waits of all requests for Shutdown, unless EndSuspended is set. It returns a channel that is closed
 // when their then has been called: net/http serves no further request after its own Shutdown.
 func (s *HTTPServer) endWaits(served []*listener) (ended <-chan struct{}) {
-	empty := s.waits.close()
-	if empty == nil || s.EndSuspended {
+	s.waits.close()
+	if s.EndSuspended {
 		none := make(chan struct{})
 		close(none)
 		return none
@@ -139,7 +119,7 @@ func (s *HTTPServer) endWaits(served []*listener) (ended <-chan struct{}) {
 	for _, l := range served {
 		l.lot.endSuspended()
 	}
-	return empty
+	return s.waits.ending.Over()
 }
 
 // endSuspended ends the waits of all requests that are parked.
