@@ -34,3 +34,11 @@
 // Overlapped operations that complete on a port are in package
 // [github.com/socknotify/socknotify/overlapped]. The full contract is in docs/contract.md.
 package socknotify
+
+// The files, in the order in which a call passes them:
+//
+//	port.go          a Port from New to Close
+//	registration.go  what a call registers, and values of the API; errors.go: its errors
+//	process.go       the calls that register and dequeue
+//	queue.go         posts, removals and completions, in order
+//	typed.go         what knows the type of the keys, for internal/kernel/port, which does not

@@ -65,3 +65,11 @@
 // disconnects. A trace ends when the page or the port is closed, when Shutdown of its http.Server is called, and
 // when its client receives nothing for ten seconds.
 package debug
+
+// The files, in the order in which a request for the page passes them:
+//
+//	handler.go   the Handler and its pages; guard.go: who may see them
+//	services.go  the servers and lots that it shows; source.go: their ports
+//	snapshot.go  the state of a port; rows.go: its registrations, selected and ordered; keys.go: a key as text
+//	history.go   the samples of the charts; process.go: goroutines and memory
+//	trace.go     notifications while they happen; stream.go: the answer that carries them

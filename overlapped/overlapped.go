@@ -21,6 +21,13 @@
 // The operations are ordinary system calls, made when the socket is ready.
 package overlapped
 
+// The files, in the order in which an operation passes them:
+//
+//	overlapped.go  an Op, its result, and Cancel
+//	request.go     a Request, which names the operation and its buffers, and Process, which starts it
+//	buffers.go     buffers for receives, from a pool
+//	errors.go      how an operation has ended
+
 import (
 	"net/netip"
 	"os"

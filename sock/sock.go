@@ -15,6 +15,17 @@
 // Errors are of type *[Error], except ErrWouldBlock, io.EOF and the result of [Socket.Err].
 package sock
 
+// The files, in the order of a socket's life:
+//
+//	sock.go      a Socket, its handle, Close; create_*.go: New on each system
+//	network.go, options.go  kinds of sockets, Bind, and options
+//	listen.go    Listen and Accept
+//	stream.go    Recv, Send, and several buffers at once; sendfile.go: SendFile
+//	datagram.go  batches of datagrams; packetinfo*.go: the address that one was sent to
+//	held.go      a reference for many calls
+//	detach.go    Adopt, Detach, Dup
+//	sys_*.go     the calls of each system; addr_raw.go: its addresses
+
 import (
 	"errors"
 	"net"
