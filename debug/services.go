@@ -112,7 +112,7 @@ func setPark(c *debugdata.ServerCounts, s park.Stats) {
 		Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr, Rejected: s.Rejected,
 		Calls: s.Calls, CallTime: timesOf(s.CallTime), Panics: s.Panics,
 		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
-		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
+		Handshakes: s.Handshakes, CryptoTLS: s.CryptoTLS, UnparkedHTTP2: s.UnparkedHTTP2, QueuedBytes: s.QueuedBytes, Dropped: s.Dropped,
 		Parks: s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 		Suspended: s.Suspended, Blocked: s.Blocked, SuspendedBytes: s.SuspendedBytes,
 		LongestWait: s.LongestWait.Seconds(), WaitTime: timesOf(s.WaitTime),

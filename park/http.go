@@ -81,6 +81,7 @@ type HTTPServer struct {
 
 	tls         tlsServer
 	once        sync.Once
+	warned      sync.Once
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 	baseContext func(net.Listener) context.Context
@@ -93,6 +94,7 @@ type HTTPServer struct {
 	requests atomic.Uint64
 	rejected atomic.Uint64
 	panics   atomic.Uint64
+	stock2   atomic.Uint64 // for Stats.UnparkedHTTP2
 	times    metrics.Recorder
 	waits    waits
 
@@ -134,6 +136,7 @@ func (s *HTTPServer) Stats() Stats {
 	st.Conns = int(st.Accepted - left)
 	st.Calls, st.Rejected = s.requests.Load(), s.rejected.Load()
 	st.Panics += s.panics.Load()
+	st.UnparkedHTTP2 = s.stock2.Load()
 	for l := range s.listeners {
 		st.add(l.lot.Stats())
 	}

@@ -516,7 +516,7 @@ func withTLS(t testing.TB) func(*HTTPServer) {
 	}
 }
 
-// HTTP/2 connections are served by net/http.
+// HTTP/2 connections are served by net/http, which is counted, and said once.
 func TestHTTP2(t *testing.T) {
 	type served struct {
 		protos []string
@@ -552,13 +552,44 @@ func TestHTTP2(t *testing.T) {
 		receive(t, closed)
 		must(t, srv.Shutdown(t.Context()))
 	}
-	s := newTestServer(t, withTLS(t), serveTLS)
+	lines := make(chan string, 100)
+	s := newTestServer(t, func(s *HTTPServer) {
+		withTLS(t)(s)
+		s.Server.ErrorLog = log.New(lineWriter(lines), "", 0)
+	}, serveTLS)
 	protos := visit(s.address)
 	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	if states := s.onlyStates(); !slices.Equal(protos, stock.protos) || !slices.Equal(states, stock.states) ||
 		protos[0] != "HTTP/2.0" {
 		t.Fatalf("%v %v, want %v %v", protos, states, stock.protos, stock.states)
 	}
+	if n := s.Stats().UnparkedHTTP2; n != 1 {
+		t.Errorf("%d connections of HTTP/2 were counted", n)
+	}
+	again, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	go s.ServeTLS(again, "", "")
+	visit(again.Addr().String())
+	said := 0
+	for range len(lines) {
+		if strings.Contains(<-lines, "set HTTPServer.HTTP2") {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("%d lines say that HTTP/2 is not parked", said)
+	}
+}
+
+// A lineWriter sends what is written, as long as the channel has room.
+type lineWriter chan string
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	select {
+	case w <- string(b):
+	default:
+	}
+	return len(b), nil
 }
 
 // Serve supports a listener of package tls.

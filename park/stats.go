@@ -58,7 +58,10 @@ type Stats struct {
 	// version or cipher suite or because a session of TLS 1.2 was resumed. It does not count those
 	// that it keeps because of the field CryptoTLS or of a protocol in TLSNextProto.
 	CryptoTLS uint64
-	TimedOut  metrics.TimedOut // connections that a Server has closed because of a timeout
+	// UnparkedHTTP2 counts the connections of HTTP/2 with TLS that an HTTPServer has left to net/http,
+	// which does not park them, because the field HTTP2 is nil.
+	UnparkedHTTP2 uint64
+	TimedOut      metrics.TimedOut // connections that a Server has closed because of a timeout
 
 	// Suspended is the number of requests that wait, and SuspendedBytes that of the bytes of their
 	// heads and bodies. Blocked is the part of Suspended that keeps a goroutine; see Suspend.

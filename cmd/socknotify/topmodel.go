@@ -377,6 +377,9 @@ func (m *topModel) serverFigures() []figure {
 	if c.Handshakes+c.FailedHandshakes > 0 {
 		out = append(out, figure{"TLS handshakes", count(c.Handshakes) + ", " + count(c.FailedHandshakes) + " failed", false})
 	}
+	if c.UnparkedHTTP2 > 0 {
+		out = append(out, figure{"unparked HTTP/2", count(c.UnparkedHTTP2), true})
+	}
 	if c.Unparkable > 0 {
 		out = append(out, figure{"unparkable", count(c.Unparkable), true})
 	}

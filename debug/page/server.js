@@ -50,7 +50,7 @@ const parkCards = [
   ["suspended", "Suspended requests", "Requests that wait for an answer (park.Suspend), and how others have ended.", suspendedRequests],
   ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
   ["timeouts", "Timeouts", "Parked connections that were idle for too long.", (c) => [count(c.idle || 0), ""]],
-  ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), ""]],
+  ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), c.unparked_http2 ? count(c.unparked_http2) + " of HTTP/2 left to net/http" : ""]],
   ["handshakes", "TLS handshakes", "Completed since the start.", (c) => [count(c.handshakes || 0), count(c.failed_handshakes || 0) + " failed"]],
   ["faults", "Panics", "Handlers that panicked. Each has cost its connection.", (c) => [count(c.panics || 0), ""]],
 ];

@@ -223,8 +223,9 @@ type ServerCounts struct {
 	Handshakes        uint64 `json:"handshakes,omitempty"`
 	FailedHandshakes  uint64 `json:"failed_handshakes,omitempty"`
 	LateHandshakes    uint64 `json:"late_handshakes,omitempty"`
-	Dropped           uint64 `json:"dropped,omitempty"`    // writes of streams that were refused
-	CryptoTLS         uint64 `json:"crypto_tls,omitempty"` // connections that crypto/tls keeps
+	Dropped           uint64 `json:"dropped,omitempty"`        // writes of streams that were refused
+	CryptoTLS         uint64 `json:"crypto_tls,omitempty"`     // connections that crypto/tls keeps
+	UnparkedHTTP2     uint64 `json:"unparked_http2,omitempty"` // connections that net/http serves
 	EvictedHandshakes uint64 `json:"evicted_handshakes,omitempty"`
 	BadPreambles      uint64 `json:"bad_preambles,omitempty"`
 

@@ -34,7 +34,7 @@ var shared = map[string]string{
 var own = map[string]map[string]string{
 	"park.Stats": {
 		"RefusedPerAddr": "a part of Refused", "Handshakes": "TLS is the server's",
-		"CryptoTLS": "a part of its connections", "Dropped": "by SlowDrop",
+		"CryptoTLS": "a part of its connections", "UnparkedHTTP2": "a part of its connections", "Dropped": "by SlowDrop",
 		"Parks": "of a Lot", "AtOnce": "of a Lot", "Expired": "of a Lot", "Unparkable": "of a Lot",
 		"Suspended": "Suspend", "Blocked": "a part of Suspended", "SuspendedBytes": "Suspend",
 		"LongestWait": "Suspend", "WaitTime": "Suspend", "Resumed": "Suspend", "WaitTimeouts": "Suspend: no connection is closed",
