@@ -1,9 +1,9 @@
 // Command restart is a server that is replaced without refusing a connection: on SIGHUP it starts its program again, which
 // may be a newer version, hands its sockets over, and ends when it has served what it has accepted. SIGINT and SIGTERM end
 // it. It answers each line with its process id, on a Unix socket and on four TCP sockets of one address (SO_REUSEPORT,
-// where the system has it).
+// where the system has it), and each request of HTTP likewise.
 //
-//	restart -tcp 127.0.0.1:8080 -unix /tmp/restart.sock
+//	restart -tcp 127.0.0.1:8080 -unix /tmp/restart.sock -http 127.0.0.1:8081
 //	kill -HUP the-process-id
 package main
 
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/server/handover"
 )
@@ -49,13 +51,14 @@ func (pid) Close(c conn, cause error) {}
 func main() {
 	tcp := flag.String("tcp", "127.0.0.1:0", "the TCP `address`")
 	unix := flag.String("unix", "", "the `path` of the Unix socket; none if empty")
+	web := flag.String("http", "", "the `address` for HTTP; none if empty")
 	flag.Parse()
-	if err := run(*tcp, *unix); err != nil {
+	if err := run(*tcp, *unix, *web); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(tcp, unix string) error {
+func run(tcp, unix, web string) error {
 	set, err := handover.Inherit()
 	if err != nil {
 		return err
@@ -65,9 +68,17 @@ func run(tcp, unix string) error {
 		return err
 	}
 	s := &server.Server[struct{}]{Handler: pid{}}
-	failed := make(chan error, len(listeners))
+	failed := make(chan error, len(listeners)+1)
 	for _, l := range listeners {
 		go func() { failed <- s.Serve(l) }()
+	}
+	h := &park.HTTPServer{Server: &http.Server{Handler: http.HandlerFunc(answer)}}
+	if web != "" {
+		l, err := set.Listen("http", "tcp", web)
+		if err != nil {
+			return err
+		}
+		go func() { failed <- h.Serve(l) }()
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, os.Interrupt, syscall.SIGTERM)
@@ -88,10 +99,15 @@ func run(tcp, unix string) error {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			return s.Shutdown(ctx)
+			ended := make(chan error)
+			go func() { ended <- h.Shutdown(ctx) }()
+			return errors.Join(s.Shutdown(ctx), <-ended)
 		}
 	}
 }
+
+// answer is the handler for HTTP.
+func answer(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, os.Getpid(), r.URL.Path) }
 
 // listen returns the listeners of the predecessor or of systemd, or new ones.
 func listen(set *handover.Set, tcp, unix string) ([]net.Listener, error) {

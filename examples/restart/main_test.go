@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/socknotify/socknotify/examples/internal/program"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
 func TestMain(m *testing.M) {
@@ -43,18 +45,38 @@ var adopt = func(*testing.T) (reap func(pid int)) { return func(int) {} }
 
 // ask connects and asks for the process id, after a pause in which the connection may be handed over.
 func ask(network, addr string, pause time.Duration) (pid int, err error) {
-	c, err := net.DialTimeout(network, addr, soon)
+	dial := network
+	if network == "http" {
+		dial = "tcp"
+	}
+	c, err := net.DialTimeout(dial, addr, soon)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(soon))
 	await.Pause(pause)
-	if _, err := io.WriteString(c, "line\n"); err != nil {
+	in := bufio.NewReader(c)
+	if network == "http" {
+		r, err := http.NewRequest("GET", "http://"+addr+"/line", nil)
+		if err != nil {
+			return 0, err
+		}
+		r.Close = true
+		if err := r.Write(c); err != nil {
+			return 0, err
+		}
+		response, err := http.ReadResponse(in, r)
+		if err != nil {
+			return 0, err
+		}
+		in = bufio.NewReader(response.Body)
+	} else if _, err := io.WriteString(c, "line\n"); err != nil {
 		return 0, err
 	}
-	answer, err := bufio.NewReader(c).ReadString('\n')
+	answer, err := in.ReadString('\n')
 	first, rest, _ := strings.Cut(answer, " ")
+	rest = strings.TrimPrefix(rest, "/")
 	if err == nil && rest != "line\n" {
 		err = fmt.Errorf("answer %q", answer)
 	}
@@ -66,7 +88,8 @@ func ask(network, addr string, pause time.Duration) (pid int, err error) {
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	reap := adopt(t)
-	p := program.Start(t, "", "-unix", path)
+	web := freeport.Addrs(t, 1)[0]
+	p := program.Start(t, "", "-unix", path, "-http", web)
 	pid, err := ask("unix", path, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +111,11 @@ func TestRestart(t *testing.T) {
 	var load sync.WaitGroup
 	for i := range 8 {
 		network, addr := "tcp", p.Addr
-		if i%4 == 0 {
+		switch i % 4 {
+		case 0:
 			network, addr = "unix", path
+		case 1:
+			network, addr = "http", web
 		}
 		load.Go(func() {
 			for {

@@ -321,7 +321,7 @@ func (s *Set) Start(ctx context.Context, cmd *exec.Cmd) error {
 		l.removesPath(false)
 	}
 	if err := notify(systemd, "MAINPID="+strconv.Itoa(cmd.Process.Pid)); err != nil {
-		slog.Warn("handover: systemd does not know the process id of the successor", "pid", cmd.Process.Pid, "error", err)
+		slog.Warn("handover: systemd does not know the process id of the successor", "pid", cmd.Process.Pid, "err", err)
 	}
 	return nil
 }
