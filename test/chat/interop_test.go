@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	coder "github.com/coder/websocket"
 	gorilla "github.com/gorilla/websocket"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/test/chromium"
 	"github.com/socknotify/socknotify/test/nodejs"
@@ -47,31 +47,63 @@ func parkedEcho(mux *http.ServeMux) *websocket.Server {
 	return server
 }
 
+func coderEcho(mux *http.ServeMux) {
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		conn, err := coder.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer conn.CloseNow()
+		for {
+			kind, text, err := conn.Read(r.Context())
+			if err != nil || conn.Write(r.Context(), kind, text) != nil {
+				return
+			}
+		}
+	})
+}
+
+// Programs with the others' packages run on park.HTTPServer as they are.
 func TestMigration(t *testing.T) {
 	for name, install := range map[string]func(*http.ServeMux){
 		"gorilla": gorillaEcho,
+		"coder":   coderEcho,
 		"parked": func(mux *http.ServeMux) {
 			s := parkedEcho(mux)
 			t.Cleanup(func() { must(t, s.Shutdown(context.Background())) })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			mux := http.NewServeMux()
-			install(mux)
-			server := httptest.NewServer(mux)
-			defer server.Close()
-			conn, _, err := gorilla.DefaultDialer.Dial(strings.Replace(server.URL, "http", "ws", 1)+"/echo", nil)
-			must(t, err)
-			defer conn.Close()
-			for _, text := range []string{"one", "two"} {
-				must(t, conn.WriteMessage(gorilla.TextMessage, []byte(text)))
-				_, got, err := conn.ReadMessage()
+		for _, parked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, park %t", name, parked), func(t *testing.T) {
+				mux := http.NewServeMux()
+				install(mux)
+				l, err := net.Listen("tcp", "127.0.0.1:0")
 				must(t, err)
-				if string(got) != text {
-					t.Errorf("%q; want %q", got, text)
+				hs := &http.Server{Handler: mux}
+				serve, closeServer := hs.Serve, hs.Close
+				if parked {
+					ps := &park.HTTPServer{Server: hs}
+					serve, closeServer = ps.Serve, ps.Close
 				}
-			}
-		})
+				served := make(chan error, 1)
+				go func() { served <- serve(l) }()
+				defer func() {
+					must(t, closeServer())
+					await.Receive(t, "Serve", served)
+				}()
+				conn, _, err := gorilla.DefaultDialer.Dial("ws://"+l.Addr().String()+"/echo", nil)
+				must(t, err)
+				defer conn.Close()
+				for _, text := range []string{"one", "two"} {
+					must(t, conn.WriteMessage(gorilla.TextMessage, []byte(text)))
+					_, got, err := conn.ReadMessage()
+					must(t, err)
+					if string(got) != text {
+						t.Errorf("%q; want %q", got, text)
+					}
+				}
+			})
+		}
 	}
 }
 
