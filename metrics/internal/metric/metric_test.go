@@ -15,7 +15,7 @@ func TestEveryCount(t *testing.T) {
 	ofStreams := []string{"QueuedBytes", "Dropped", "BytesForth", "BytesBack", "Copied"}
 	ofServer := append(ofStreams, "Conns", "Accepted", "Refused", "RefusedPerAddr", "Handshakes", "TimedOut.Idle",
 		"TimedOut.Slow", "TimedOut.Message", "TimedOut.Handshake")
-	ofHTTP := []string{"Suspended", "Blocked", "SuspendedBytes", "LongestWait", "WaitTime", "Resumed",
+	ofHTTP := []string{"UnparkedHTTP2", "Suspended", "Blocked", "SuspendedBytes", "LongestWait", "WaitTime", "Resumed",
 		"WaitTimeouts", "ClientsGone", "WaitsClosed", "RefusedSuspends"}
 	t.Run("lot", func(t *testing.T) {
 		every(t, Lot(), slices.Concat(ofServer, ofHTTP, []string{"Calls", "CryptoTLS", "Rejected"})...)
