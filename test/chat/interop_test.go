@@ -31,8 +31,11 @@ func gorillaEcho(mux *http.ServeMux) {
 		}
 		defer conn.Close()
 		for {
-			op, text, err := conn.ReadMessage()
-			if err != nil || conn.WriteMessage(op, text) != nil {
+			kind, payload, err := conn.ReadMessage()
+			if err != nil {
+				return
+			}
+			if err := conn.WriteMessage(kind, payload); err != nil {
 				return
 			}
 		}
