@@ -20,17 +20,12 @@ const (
 	maxLive = 16 << 10
 )
 
-// A User is a connection that may have ciphers.
+// A User is the owner of a Pump.
 type User interface {
-	// DropCiphers drops them and sets the used of UseCipher to 0, unless a call uses them. Then it
-	// returns false.
+	// DropCiphers drops the ciphers by Pump.DropCiphers, unless a call uses them. Then it returns
+	// false.
 	DropCiphers() bool
 }
-
-// UseCipher notes that a connection is about to use a cipher. used is where it notes when that was;
-// it is 0 as long as the connection is not known here, so that it must drop the cipher at the end
-// of the call. The connection may not drop ciphers at the same time.
-func UseCipher(u User, used *atomic.Uint32) { ciphers.use(u, used) }
 
 // A keeper knows the connections that may have ciphers.
 type keeper struct {
@@ -47,6 +42,9 @@ type keeping struct {
 	used *atomic.Uint32 // the round in which it has last used one, and 1
 }
 
+// use notes that a connection is about to use a cipher. used is where it notes when that was; it is
+// 0 as long as the connection is not known here, so that it must drop the cipher at the end of the
+// call. The connection may not drop ciphers at the same time.
 func (k *keeper) use(u User, used *atomic.Uint32) {
 	now := k.round.Load() + 1
 	switch used.Load() {
@@ -95,18 +93,7 @@ func (k *keeper) drop() {
 }
 
 // DropCiphers is for the sweep.
-func (c *Conn) DropCiphers() bool {
-	if !c.reading.TryLock() {
-		return false
-	}
-	defer c.endReading()
-	if !c.writing.TryLock() {
-		return false
-	}
-	defer c.endWriting()
-	c.used.Store(0) // the ciphers are dropped at the end
-	return true
-}
+func (c *Conn) DropCiphers() bool { return c.pump.DropCiphers(&c.writing) }
 
 // Live returns the number of connections that have ciphers, for tests.
 func Live() int {

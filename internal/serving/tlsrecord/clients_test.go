@@ -113,8 +113,8 @@ func TestLineClients(t *testing.T) {
 		if in.Err() != nil {
 			t.Error(in.Err())
 		}
-		if c.ConnectionState().Version == tls.VersionTLS13 && c.records.in.seq > 2 {
-			t.Errorf("%d records came under the same key", c.records.in.seq)
+		if c.ConnectionState().Version == tls.VersionTLS13 && c.pump.Records.in.seq > 2 {
+			t.Errorf("%d records came under the same key", c.pump.Records.in.seq)
 		}
 	}
 	addrs := map[string]string{"ecdsa": listen(t, base, lines), "rsa": listen(t, rsaConfig(t), lines)}

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -20,19 +19,14 @@ import (
 type Conn struct {
 	net.Conn // below; its deadlines and addresses are the connection's
 
-	// stock is nil once the connection was taken over from crypto/tls. Then state and records do not
-	// change any more.
-	stock   atomic.Pointer[stock]
-	state   State
-	records Records
+	// stock is nil once the connection was taken over from crypto/tls. Then state does not change
+	// any more, and the pump does all.
+	stock atomic.Pointer[stock]
+	state State
+	pump  Pump
 
-	reading sync.Mutex
-	in      *buffer // nil while nothing has been received and not read
-
-	writing sync.Mutex
-	unsent  *unsent       // nil if all records were sent
-	ended   atomic.Bool   // the connection is closed
-	used    atomic.Uint32 // see UseCipher
+	writing sync.Mutex // the pump's sending lock
+	unsent  *unsent    // nil if all records were sent
 }
 
 // An unsent is the rest of records that a Socket has not taken. It is sent before anything else.
@@ -68,32 +62,8 @@ type Options struct {
 	Kept func(why error)
 }
 
-// A buffer has room for a record and what arrives behind it, or for what is sent with one call.
-type buffer struct {
-	b    [2 * MaxRecord]byte
-	wire []byte // in b: received, and not opened
-	data []byte // in b: opened, and not read
-}
-
-var buffers = sync.Pool{New: func() any { return new(buffer) }}
-
-func (b *buffer) free() {
-	b.wire, b.data = nil, nil
-	buffers.Put(b)
-}
-
-// hasData reports whether data has been opened and not read.
-func (b *buffer) hasData() bool { return b != nil && len(b.data) > 0 }
-
-// take takes a record of n bytes, which has arrived.
-func (b *buffer) take(n int) []byte {
-	record := b.wire[:n]
-	b.wire = b.wire[n:]
-	return record
-}
-
-// begins reports whether a record of a type has arrived, or its beginning.
-func (b *buffer) begins(kind byte) bool { return b != nil && len(b.wire) > 0 && b.wire[0] == kind }
+// buffers are for two records, in each direction.
+var buffers = NewBuffers(2 * MaxRecord)
 
 // Server returns a server's side of a TLS connection. The handshake is made when it is first used.
 func Server(conn net.Conn, config *tls.Config, options *Options) *Conn {
@@ -164,34 +134,38 @@ func (c *Conn) take(s *stock, t *tls.Conn, w *wire) {
 	}
 	w.cut.Store(true)
 	state.TLSUnique = bytes.Clone(state.TLSUnique) // it points into t
-	c.state, c.records = newState(state), *records
-	if len(w.rest) > 0 {
-		c.in = buffers.Get().(*buffer)
-		c.in.wire = c.in.b[:copy(c.in.b[:], w.rest)]
-		w.took(len(w.rest))
-	}
+	c.state, c.pump.Records = newState(state), *records
+	c.pump.Feed(w.rest, buffers)
+	w.took(len(w.rest))
 	c.stock.Store(nil)
 }
 
-// Attach returns a connection with the records of one that was detached, and what its handshake has
-// agreed upon. conn is below it. data has been opened, and is read first.
-func Attach(conn net.Conn, records Records, state State, data []byte) *Conn {
-	c := &Conn{Conn: conn, records: records, state: state}
-	if len(data) > 0 {
-		c.in = buffers.Get().(*buffer)
-		c.in.data = c.in.b[:copy(c.in.b[:], data)]
-	}
+// Attach returns a connection that goes on with a pump, whose records and received bytes it takes,
+// and what its handshake has agreed upon. conn is below it. The caller holds the pump's locks.
+func Attach(conn net.Conn, pump *Pump, state State) *Conn {
+	c := &Conn{Conn: conn, state: state}
+	pump.move(&c.pump)
 	return c
 }
 
-// Detach returns the records and what the handshake has agreed upon, and true, if the connection
-// was taken over from crypto/tls. It is for a connection over which nothing was read or written,
-// and which is not used any more.
-func (c *Conn) Detach() (Records, State, bool) {
-	if c.stock.Load() != nil {
-		return Records{}, State{}, false
+// Detach gives the records and the received bytes of a connection to a pump that has none, if it
+// was taken over from crypto/tls, and returns what its handshake has agreed upon. The connection is
+// closed then, but not the one below. It returns false if the connection was not taken over, is
+// closed, or if a call of it is under way.
+func (c *Conn) Detach(pump *Pump) (State, bool) {
+	if !c.Taken() || c.unsent != nil || !c.pump.reading.TryLock() {
+		return State{}, false
 	}
-	return c.records, c.state, true
+	defer c.pump.Unlock()
+	if !c.writing.TryLock() {
+		return State{}, false
+	}
+	defer c.pump.UnlockOut(&c.writing)
+	if !c.pump.end() {
+		return State{}, false
+	}
+	c.pump.move(pump)
+	return c.state, true
 }
 
 // over reports whether the handshake is.
@@ -307,143 +281,63 @@ func (c *Conn) Taken() bool { return c.stock.Load() == nil }
 
 // TryRead is Read through the socket of the connection below, and does not wait. It returns 0 and
 // no error if there is no whole record. With a nil Socket it is Read.
-func (c *Conn) TryRead(b []byte, s Socket) (int, error) {
-	c.reading.Lock()
-	defer c.endReading()
-	n, err := c.read(b, s)
-	if err == errNothing {
-		err = nil
+func (c *Conn) TryRead(b []byte, s Socket) (n int, err error) {
+	p := &c.pump
+	p.Lock()
+	defer p.Unlock()
+	for {
+		n, err = p.Read(c, b, buffers, func(b []byte) (int, error) { return c.receive(b, s) })
+		c.answer(s)
+		if n > 0 || err != nil || len(b) == 0 {
+			break
+		}
 	}
-	if n > 0 && !c.in.hasData() {
+	switch {
+	case err == ErrNothing:
+		err = nil
+	case n > 0 && !p.HasData():
 		// A close_notify behind the data is returned with it, so that a program that reuses
 		// connections does not take this one for open. crypto/tls does so too.
-		if c.in.begins(typeAlert) {
-			if size, whole, _ := c.arriving(); whole {
-				ciphers.use(c, &c.used)
-				c.records.Open(nil, c.in.take(size))
-			}
+		if p.ReadAlert(c) {
 			c.answer(s)
 		}
-		err = c.records.Err()
+		err = p.Err()
 	}
-	c.release()
+	return n, err
+}
+
+// receive receives from the socket if s is not nil.
+func (c *Conn) receive(b []byte, s Socket) (int, error) {
+	if s == nil {
+		return c.Conn.Read(b)
+	}
+	n, err := s.Read(b)
+	if n == 0 && err == nil {
+		err = ErrNothing
+	}
 	return n, err
 }
 
 // Arrived reports whether TryRead returns something without the socket.
 func (c *Conn) Arrived() bool {
-	c.reading.Lock()
-	defer c.endReading()
-	_, whole, err := c.arriving()
-	return whole || err != nil || c.in.hasData()
-}
-
-// read reads data, from the socket if s is not nil. reading is held.
-func (c *Conn) read(b []byte, s Socket) (n int, err error) {
-	for n == 0 && !c.in.hasData() {
-		record, err := c.nextRecord(s)
-		if err != nil {
-			c.answer(s)
-			return 0, err
-		}
-		ciphers.use(c, &c.used)
-		n, c.in.data, err = c.records.Read(b, record)
-		c.answer(s)
-		if err != nil {
-			return 0, err
-		}
-	}
-	if n == 0 {
-		n = copy(b, c.in.data)
-		c.in.data = c.in.data[n:]
-	}
-	return n, nil
-}
-
-// nextRecord returns the next record, and receives it where needed.
-func (c *Conn) nextRecord(s Socket) ([]byte, error) {
-	for {
-		size, whole, err := c.arriving()
-		if whole {
-			return c.in.take(size), nil
-		}
-		if err == nil {
-			err = c.fill(size, s)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// arriving returns the size of the next record, or of a header as long as that has not arrived, and
-// reports whether the whole record has. err is what has ended the receiving side.
-func (c *Conn) arriving() (size int, whole bool, err error) {
-	if c.in == nil || len(c.in.wire) < headerSize {
-		return headerSize, false, c.records.Err()
-	}
-	size, err = c.records.Length(c.in.wire)
-	return size, err == nil && len(c.in.wire) >= size, err
-}
-
-// errNothing is what fill returns where a Socket has nothing.
-var errNothing = errors.New("tls: nothing to receive")
-
-// fill receives once, for a record of which need bytes are wanted.
-func (c *Conn) fill(need int, s Socket) error {
-	if c.in == nil {
-		c.in = buffers.Get().(*buffer)
-		c.in.wire = c.in.b[:0]
-	}
-	in := c.in
-	if len(in.wire) == 0 || cap(in.wire) < need {
-		in.wire = in.b[:copy(in.b[:], in.wire)]
-	}
-	have := len(in.wire)
-	var n int
-	var err error
-	if room := in.wire[have:cap(in.wire)]; s != nil {
-		n, err = s.Read(room)
-	} else {
-		n, err = c.Conn.Read(room)
-	}
-	in.wire = in.wire[:have+n]
-	switch {
-	case n == 0 && err == nil && s != nil:
-		return errNothing
-	case n > 0 || err == nil:
-		return nil // an error comes again
-	}
-	if err == io.EOF && have > 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	if e, ok := err.(interface{ Temporary() bool }); !ok || !e.Temporary() {
-		c.records.Fail(err)
-	}
-	return err
-}
-
-// release gives the buffer back when nothing is in it.
-func (c *Conn) release() {
-	if c.in != nil && len(c.in.wire) == 0 && len(c.in.data) == 0 {
-		c.in.free()
-		c.in = nil
-	}
+	c.pump.Lock()
+	defer c.pump.Unlock()
+	return c.pump.Arrived()
 }
 
 // answer sends what a record wants to be answered with, by the socket if s is not nil. What that
 // does not take now is sent later.
 func (c *Conn) answer(s Socket) {
-	if !c.records.Owes() {
+	if !c.pump.Owes() {
 		return
 	}
 	c.writing.Lock()
-	defer c.endWriting()
-	ciphers.use(c, &c.used)
+	defer c.pump.UnlockOut(&c.writing)
+	c.pump.Use(c)
 	if !c.sendRest(s) {
 		return
 	}
-	if out := c.records.Answer(nil); len(out) > 0 {
+	if out := c.pump.Answer(nil); len(out) > 0 {
 		c.send(out, s)
 	}
 }
@@ -459,7 +353,7 @@ func (c *Conn) send(out []byte, s Socket) error {
 	}
 	switch {
 	case err != nil:
-		c.records.FailOut(err)
+		c.pump.FailOut(err)
 	case n < len(out) && c.unsent != nil:
 		c.unsent.out = append(c.unsent.out, out[n:]...)
 	case n < len(out):
@@ -499,26 +393,26 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 // Socket it is Write.
 func (c *Conn) TryWrite(b []byte, s Socket) (n int, err error) {
 	c.writing.Lock()
-	defer c.endWriting()
+	defer c.pump.UnlockOut(&c.writing)
 	switch {
-	case c.ended.Load():
+	case c.pump.ended.Load():
 		return 0, net.ErrClosed
 	case len(b) == 0 && c.unsent != nil:
 		return 0, nil
 	}
-	ciphers.use(c, &c.used)
+	c.pump.Use(c)
 	if !c.sendRest(s) {
-		_, err := c.records.Append(nil, nil)
+		_, err := c.pump.Append(nil, nil)
 		return 0, err
 	}
 	if c.unsent != nil { // its last byte is the first one of b
 		n, c.unsent = 1, nil
 	}
-	buf := buffers.Get().(*buffer)
-	defer buffers.Put(buf)
+	buf := buffers.Get()
+	defer buf.Free()
 	for {
 		k := min(len(b)-n, 2*MaxPlaintext)
-		out, err := c.records.Append(buf.b[:0], b[n:n+k])
+		out, err := c.pump.Append(buf.B[:0], b[n:n+k])
 		if err == nil && k > 0 {
 			err = c.send(out, s)
 		}
@@ -559,13 +453,13 @@ func (c *Conn) CloseWrite() error {
 		return kept.CloseWrite()
 	}
 	c.writing.Lock()
-	defer c.endWriting()
+	defer c.pump.UnlockOut(&c.writing)
 	return c.closeNotify()
 }
 
 func (c *Conn) closeNotify() error {
-	ciphers.use(c, &c.used)
-	out := c.records.CloseNotify(nil)
+	c.pump.Use(c)
+	out := c.pump.CloseNotify(nil)
 	if len(out) == 0 {
 		return nil
 	}
@@ -580,7 +474,7 @@ func (c *Conn) closeNotify() error {
 
 // Close sends a close_notify, unless a Write is at work, and closes the connection below.
 func (c *Conn) Close() error {
-	if c.ended.Swap(true) {
+	if !c.pump.end() {
 		return net.ErrClosed
 	}
 	if !c.over() {
@@ -592,9 +486,9 @@ func (c *Conn) Close() error {
 	var notified error
 	if c.writing.TryLock() {
 		notified = c.closeNotify()
-		c.endWriting()
+		c.pump.UnlockOut(&c.writing)
 	}
-	c.wipe()
+	c.pump.wipe(&c.writing)
 	if err := c.Conn.Close(); err != nil {
 		return err
 	}
@@ -611,50 +505,16 @@ func (c *Conn) Wipe(err error) {
 	if c.stock.Load() != nil {
 		return
 	}
-	in, out := c.reading.TryLock(), c.writing.TryLock()
+	in, out := c.pump.reading.TryLock(), c.writing.TryLock()
 	if in {
-		c.wipeIn(err)
-		c.reading.Unlock()
+		c.pump.wipeIn(err)
+		c.pump.reading.Unlock()
 	}
 	if out {
-		c.records.WipeOut(err)
+		c.pump.WipeOut(err)
 		c.writing.Unlock()
 	}
-	if (!in || !out) && !c.ended.Swap(true) {
-		c.wipe()
-	}
-}
-
-// wipeIn overwrites the secrets of the receiving side. reading is held.
-func (c *Conn) wipeIn(err error) {
-	c.records.Wipe(err)
-	if c.in != nil {
-		c.in.free()
-		c.in = nil
-	}
-}
-
-func (c *Conn) wipe() {
-	if c.reading.TryLock() {
-		c.endReading()
-	}
-	if c.writing.TryLock() {
-		c.endWriting()
-	}
-}
-
-func (c *Conn) endReading() { c.end(&c.reading, c.records.Drop, c.wipeIn) }
-func (c *Conn) endWriting() { c.end(&c.writing, c.records.DropOut, c.records.WipeOut) }
-
-// end unlocks a side. When the connection is closed, the secrets are overwritten by the last call
-// that has the lock: Close first marks the connection, and then tries to lock.
-func (c *Conn) end(side *sync.Mutex, drop func(), wipe func(error)) {
-	if c.used.Load() == 0 {
-		drop()
-	}
-	side.Unlock()
-	if c.ended.Load() && side.TryLock() {
-		wipe(net.ErrClosed)
-		side.Unlock()
+	if (!in || !out) && c.pump.end() {
+		c.pump.wipe(&c.writing)
 	}
 }

@@ -298,10 +298,10 @@ func TestGoRelease(t *testing.T) {
 			label, _, _ := strings.Cut(line, " ")
 			labels = append(labels, label)
 		}
-		if !slices.Equal(labels, k.labels) || c.records.out.seq != k.sent || (err == nil) != (k.labels != nil) {
+		if !slices.Equal(labels, k.labels) || c.pump.Records.out.seq != k.sent || (err == nil) != (k.labels != nil) {
 			t.Errorf("%s: crypto/tls of %s logs %q and sends %d records after its handshake, want %q and %d:"+
 				" this package must be adapted to it (%v)",
-				k.name, runtime.Version(), labels, c.records.out.seq, k.labels, k.sent, err)
+				k.name, runtime.Version(), labels, c.pump.Records.out.seq, k.labels, k.sent, err)
 		}
 	}
 }
@@ -410,7 +410,7 @@ func TestCut(t *testing.T) {
 func TestKeyLimit(t *testing.T) {
 	t.Parallel()
 	c, client := rawPair(t)
-	c.records.out.seq = keyLimit - 1
+	c.pump.Records.out.seq = keyLimit - 1
 	client.r.in.seq = keyLimit - 1
 	for range 3 {
 		if _, err := c.Write([]byte("x")); err != nil {
@@ -464,7 +464,7 @@ func TestDeadline(t *testing.T) {
 	if n, err := c.Read(b); string(b[:n]) != "hello" || err != nil {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	if c.in != nil {
+	if c.pump.buf != nil {
 		t.Error("the buffer is kept")
 	}
 }
@@ -492,13 +492,13 @@ func TestWiped(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	c.reading.Lock()
+	c.pump.reading.Lock()
 	c.writing.Lock()
-	if len(bytes.Trim(c.records.keys, "\x00")) > 0 {
+	if len(bytes.Trim(c.pump.keys, "\x00")) > 0 {
 		t.Error("secrets are left")
 	}
 	c.writing.Unlock()
-	c.reading.Unlock()
+	c.pump.reading.Unlock()
 	if err := c.Close(); err != net.ErrClosed {
 		t.Error(err)
 	}
@@ -577,9 +577,9 @@ func TestCiphersAreDropped(t *testing.T) {
 		}
 	}
 	has := func() bool {
-		c.reading.Lock()
-		defer c.reading.Unlock()
-		return c.records.in.work != nil || c.records.out.work != nil
+		c.pump.reading.Lock()
+		defer c.pump.reading.Unlock()
+		return c.pump.Records.in.work != nil || c.pump.Records.out.work != nil
 	}
 	round := ciphers.round.Load()
 	echo()
@@ -589,7 +589,7 @@ func TestCiphersAreDropped(t *testing.T) {
 	}
 	ciphers.drop()
 	ciphers.drop()
-	if has() || c.used.Load() > 0 {
+	if has() || c.pump.used.Load() > 0 {
 		t.Error("kept")
 	}
 	echo()

@@ -5,12 +5,20 @@
 // It speaks AES-GCM: the suites of TLS 1.3 that have it, and those of TLS 1.2 with ECDHE. For each
 // other connection Handshake.Take returns an error, and it stays with crypto/tls.
 //
-// The files, in the order in which a connection passes them: handshake.go follows the handshake and
-// takes over; conn.go is a net.Conn, state.go what its handshake has agreed upon; records.go opens
-// and makes records, messages.go has the handshake messages in them; ciphers.go drops ciphers when
-// a connection is idle. alert.go has the errors, keys.go the key schedules.
+// The files, in the order in which a connection passes them:
 //
-// Package server has no Conn for an idle connection. It uses Records alone.
+//	cutter.go     the records that are given to crypto/tls
+//	handshake.go  following the handshake, and taking the connection over
+//	state.go      what the handshake has agreed upon
+//	conn.go       the connection as a net.Conn
+//	pump.go       from received bytes to plaintext, with what must be answered
+//	records.go    opening and making a record
+//	keyupdate.go  the handshake messages in records; a KeyUpdate alone is accepted
+//	alert.go      alerts, and the errors
+//	ciphers.go    dropping the ciphers of idle connections
+//	keys.go       the key schedules
+//
+// Package server has no Conn for an idle connection. It has a Pump.
 //
 // crypto/tls differs from it in this, besides the type of an alert in a *net.OpError: it accepts a
 // handshake message as a whole before it refuses it, and answers each request for a KeyUpdate; here

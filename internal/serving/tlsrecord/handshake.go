@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/fips140"
 	"crypto/tls"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -34,9 +33,7 @@ type Handshake struct {
 	clientRandom, master   secret // of TLS 1.2
 	client, server, hiding secret // traffic secrets: both sides' data, and the server's handshake
 
-	head  [headerSize]byte // of the record that is being given
-	nhead int
-	left  int // bytes of its body that have not been given
+	cut Cutter // of what is given to crypto/tls
 
 	random [32]byte // the server's
 	last   []byte   // the last record sent
@@ -137,32 +134,23 @@ func (s *secret) decode(value []byte) {
 	}
 }
 
-// Part returns how many of the bytes that have arrived belong to the current record. crypto/tls
-// must be given no more in one call of Read: so it never has the beginning of the next record,
-// which Take would not know of.
-func (h *Handshake) Part(b []byte) (n int) {
-	if h.left == 0 {
-		n = copy(h.head[h.nhead:], b)
-		if h.nhead += n; h.nhead < headerSize {
-			return n
-		}
-		h.nhead, h.left = 0, int(binary.BigEndian.Uint16(h.head[3:]))
-		switch {
-		case h.head[0] == typeChangeCipherSpec:
-			h.cipher = true
-		case h.cipher:
-			h.began++
-		}
+// Part returns how many of the bytes that have arrived are to be given to crypto/tls.
+func (h *Handshake) Part(b []byte) int {
+	n, begun := h.cut.Part(b)
+	switch {
+	case !begun:
+	case h.cut.head[0] == typeChangeCipherSpec:
+		h.cipher = true
+	case h.cipher:
+		h.began++
 	}
-	k := min(h.left, len(b)-n)
-	h.left -= k
-	return n + k
+	return n
 }
 
 // Sent is told what crypto/tls sends: whole records.
 func (h *Handshake) Sent(b []byte) {
 	for len(b) >= headerSize {
-		n := min(headerSize+int(binary.BigEndian.Uint16(b[3:])), len(b))
+		n := min(recordSize(b), len(b))
 		const random = headerSize + 4 + 2 // after the type, the length and the version
 		if h.sent == 0 && b[0] == typeHandshake && n >= random+len(h.random) {
 			copy(h.random[:], b[random:])
@@ -187,7 +175,7 @@ func (h *Handshake) Take(state *tls.ConnectionState) (*Records, error) {
 		return nil, ErrFIPS
 	case !ok:
 		return nil, ErrSuite
-	case h.left > 0 || h.nhead > 0:
+	case !h.cut.between():
 		return nil, ErrNotProved
 	}
 	take := h.take12

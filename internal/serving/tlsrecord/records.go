@@ -88,17 +88,6 @@ func (r *Records) is() *suite    { return &suites[r.suite] }
 func (r *Records) inKeys() keys  { return r.keys[:len(r.keys)/2] }
 func (r *Records) outKeys() keys { return r.keys[len(r.keys)/2:] }
 
-// nextIn and nextOut change to the next keys, after a KeyUpdate.
-func (r *Records) nextIn() {
-	r.inKeys().next(r.is())
-	r.in.rekey()
-}
-
-func (r *Records) nextOut() {
-	r.outKeys().next(r.is())
-	r.out.rekey()
-}
-
 // Length returns the size of a record, with its header, from the header.
 func (r *Records) Length(header []byte) (int, error) {
 	if err := r.in.err(); err != nil {
@@ -186,9 +175,9 @@ func (r *Records) Open(dst, record []byte) ([]byte, error) {
 	return nil, r.refuse(unexpectedMessage, local(unexpectedMessage))
 }
 
-// Read opens a record for a reader of data that has the buffer b. It returns how much of it was
+// read opens a record for a reader of data that has the buffer b. It returns how much of it was
 // read and, where b may be too small, the rest, which is in the record.
-func (r *Records) Read(b, record []byte) (n int, rest []byte, err error) {
+func (r *Records) read(b, record []byte) (n int, rest []byte, err error) {
 	if len(b) >= len(record)-headerSize-tagSize {
 		data, err := r.Open(b, record)
 		return len(data), nil, err
@@ -352,14 +341,6 @@ func (r *Records) appendAlert(dst []byte, a Alert) []byte {
 	return r.seal(dst, typeAlert, []byte{a.level(), byte(a)})
 }
 
-// appendUpdate appends a KeyUpdate, and changes to the next key.
-func (r *Records) appendUpdate(dst []byte) []byte {
-	const notRequested = 0
-	dst = r.seal(dst, typeHandshake, []byte{messageKeyUpdate, 0, 0, 1, notRequested})
-	r.nextOut()
-	return dst
-}
-
 // Overhead is the number of bytes that a record adds to its data at most.
 const Overhead = headerSize + 8 + tagSize
 
@@ -394,8 +375,8 @@ func (r *Records) seal(dst []byte, kind byte, data []byte) []byte {
 func (r *Records) Drop()    { r.in.drop() }
 func (r *Records) DropOut() { r.out.drop() }
 
-// Wipe ends the receiving side and overwrites its secrets, WipeOut those of the sending side.
-func (r *Records) Wipe(err error) {
+// WipeIn ends the receiving side and overwrites its secrets, WipeOut those of the sending side.
+func (r *Records) WipeIn(err error) {
 	if r.in.err() == nil {
 		r.in.end(err)
 	}

@@ -133,7 +133,7 @@ func TestTryRead(t *testing.T) {
 	if !bytes.Equal(got, sent) {
 		t.Errorf("%d of %d bytes", len(got), len(sent))
 	}
-	if c.in != nil {
+	if c.pump.buf != nil {
 		t.Error("the buffer is kept")
 	}
 }

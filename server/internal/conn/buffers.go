@@ -47,11 +47,3 @@ func (p *buffers) put(list *buffer) {
 		b = next
 	}
 }
-
-// putTLSBuffer gives a buffer back, unless it is nil.
-func (s *Shared) putTLSBuffer(b *tlsBuffer) {
-	if b != nil {
-		b.wire, b.data = nil, nil
-		s.tlsBuffers.Put(b)
-	}
-}

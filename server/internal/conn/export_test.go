@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -21,7 +22,7 @@ func (c *Conn) SetTransport(t Transport) {
 func (c *Conn) Recv(b []byte) (int, error) {
 	n, err := c.recvRaw(b)
 	switch err {
-	case errAgain:
+	case tlsrecord.ErrNothing:
 		err = sock.ErrWouldBlock
 	case io.EOF:
 		c.word.Or(wEOF)
@@ -49,6 +50,9 @@ func (c *Conn) Idles() bool { return c.word.Load()&(wHandshake|wOwned) == 0 }
 
 // TLSStack returns what makes the TLS of a connection that stays with crypto/tls.
 func (c *Conn) TLSStack() *tlsStack { return c.tls().stack }
+
+// Read reads as a worker does.
+func (t *tlsStack) Read(b []byte) (int, error) { return t.conn.tls().Read(b) }
 
 func (t *tlsStack) Lock()   { t.mu.Lock() }
 func (t *tlsStack) Unlock() { t.mu.Unlock() }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/server/internal/engine"
 )
 
@@ -144,39 +145,19 @@ func (o *Owner) handshake(c *Conn) {
 
 // receiveFirstRecord receives, and reports whether the handshake can begin.
 func (t *tlsStack) receiveFirstRecord(buf []byte) bool {
-	if hasFirstRecord(t.feed) { // it came behind a header (see Server.Preamble)
+	if tlsrecord.Begins(t.feed) { // it came behind a header (see Server.Preamble)
 		return true
 	}
-	n, err := t.receive(buf[:min(len(buf), tlsHeader+maxCiphertext-len(t.feed))])
+	n, err := t.receive(buf[:min(len(buf), tlsrecord.MaxRecord-len(t.feed))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil && err != errAgain {
+	if err != nil && err != tlsrecord.ErrNothing {
 		t.conn.fail(err)
 		return false
 	}
 	t.feed = append(t.feed, buf[:n]...)
-	return hasFirstRecord(t.feed)
-}
-
-// TLS records, with the bounds of crypto/tls.
-const (
-	recordAlert     = 21
-	recordHandshake = 22
-	maxCiphertext   = 16384 + 2048 // before TLS 1.3
-)
-
-// hasFirstRecord reports whether b, the bytes that a client has sent, has the whole first record,
-// or begins with something that crypto/tls refuses without waiting for the rest.
-func hasFirstRecord(b []byte) bool {
-	if len(b) < tlsHeader {
-		return false
-	}
-	n := recordLength(b)
-	if b[0] != recordHandshake && b[0] != recordAlert || b[1] >= 0x10 || n > maxCiphertext {
-		return true
-	}
-	return len(b) >= tlsHeader+n
+	return tlsrecord.Begins(t.feed)
 }
 
 // move removes a handshake from its list and appends it to another, unless that is nil. The lock is

@@ -144,7 +144,7 @@ func (c *Conn) Resume() error {
 			return err
 		}
 		if t != nil {
-			t.stack.nc = nil
+			t.resume()
 		}
 		c.giveBack(h.takeRest())
 		c.extra.hijacked = nil

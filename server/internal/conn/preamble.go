@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -36,7 +37,7 @@ func (o *Owner) preamble(c *Conn, first bool) {
 	if !first {
 		n, err := c.recvRaw(o.buf[:min(len(o.buf), maxPreamble-len(p.b))])
 		switch {
-		case err == errAgain:
+		case err == tlsrecord.ErrNothing:
 			return
 		case err == io.EOF:
 			c.fail(io.ErrUnexpectedEOF)

@@ -71,7 +71,6 @@ type Shared struct {
 	extras     sync.Pool
 	inputs     sync.Pool
 	buffers    buffers
-	tlsBuffers sync.Pool
 	tlsOptions tlsrecord.Options
 	handshakes handshakes
 }
@@ -81,7 +80,6 @@ func (s *Shared) Init(server Server) {
 	s.server = server
 	s.extras.New = func() any { return new(extra) }
 	s.inputs.New = func() any { return new(input) }
-	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
 	s.tlsOptions = tlsrecord.Options{
 		Keep: func(tls.ConnectionState) bool { return s.CryptoTLS },
 		Kept: func(error) { s.Counts.CryptoTLS.Add(1) },

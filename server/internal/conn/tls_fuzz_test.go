@@ -2,82 +2,9 @@ package conn
 
 import (
 	"bytes"
-	"crypto/tls"
-	"errors"
-	"net"
+	"encoding/binary"
 	"testing"
-	"time"
-
-	"github.com/socknotify/socknotify/internal/selfcert"
 )
-
-// FuzzTLSGreeting compares greeting with what crypto/tls does with the same bytes. Where greeting
-// says that there is nothing to do, crypto/tls does nothing but ask for more. Otherwise it has
-// refused the bytes, or has taken a record.
-func FuzzTLSGreeting(f *testing.F) {
-	cert, trust, err := selfcert.New(time.Hour, "localhost")
-	if err != nil {
-		f.Fatal(err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{cert}}
-	for _, max := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		var hello stranger
-		tls.Client(&hello, &tls.Config{RootCAs: trust, ServerName: "localhost", MaxVersion: max}).Handshake()
-		f.Add(hello.wrote)
-		f.Add(hello.wrote[:len(hello.wrote)-1])
-		f.Add(hello.wrote[:5])
-		f.Add(append(bytes.Clone(hello.wrote), hello.wrote...))
-	}
-	for _, text := range []string{"", "\x16", "\x16\x03\x01\x02", "\x16\x03\x01\x48\x00", "\x16\x03\x01\x48\x01", "\x16\x10\x00\x00\x05",
-		"\x15\x03\x01\x00\x02", "\x15\x03\x01\x00\x02\x02\x28", "\x15\x03\x01\x00\x02\x01\x5a", "\x15\x03\x01\x48\x01", "\x16\x03\x01\x00\x00",
-		"\x80\x2e\x01\x00\x02", "\x80\x2e\x01", "GET / HTTP/1.1\r\n\r\n", "GET", "\x17\x03\x03\x00\x01", "\x14\x03\x03\x00\x01\x01",
-		"\x16\x03\x01\x00\x04\x01\x00\x01\x00", "\x16\x03\x01\x00\x04\x01\x00\x01\x00\x15\x03\x01", "\x16\xff\xff\xff\xff"} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s := &stranger{sends: b}
-		err := tls.Server(s, config).Handshake()
-		asks := errors.Is(err, errSilent) // it took all of b, and asked for more
-		switch whole := hasFirstRecord(b); {
-		case !whole && (!asks || len(s.wrote) > 0):
-			t.Errorf("crypto/tls does not wait for more: %v, %d bytes sent", err, len(s.wrote))
-		case whole && asks && len(s.wrote) == 0 && (recordLength(b) > len(b)-tlsHeader || b[0] != recordHandshake && b[0] != recordAlert):
-			t.Error("crypto/tls waits for the rest of the record")
-		}
-		for i := range b { // what was enough with fewer bytes is enough with more
-			if hasFirstRecord(b[:i]) && !hasFirstRecord(b) {
-				t.Errorf("enough after %d bytes, but not after %d", i, len(b))
-			}
-			if i > 32 {
-				break
-			}
-		}
-	})
-}
-
-var errSilent = errors.New("the peer is silent")
-
-// A stranger is a connection on which some bytes come, and then nothing.
-type stranger struct {
-	sends, wrote []byte
-}
-
-func (s *stranger) Read(b []byte) (int, error) {
-	if len(s.sends) == 0 {
-		return 0, errSilent
-	}
-	n := copy(b, s.sends)
-	s.sends = s.sends[n:]
-	return n, nil
-}
-
-func (s *stranger) Write(b []byte) (int, error)      { s.wrote = append(s.wrote, b...); return len(b), nil }
-func (s *stranger) Close() error                     { return nil }
-func (s *stranger) LocalAddr() net.Addr              { return new(net.TCPAddr) }
-func (s *stranger) RemoteAddr() net.Addr             { return new(net.TCPAddr) }
-func (s *stranger) SetDeadline(time.Time) error      { return nil }
-func (s *stranger) SetReadDeadline(time.Time) error  { return nil }
-func (s *stranger) SetWriteDeadline(time.Time) error { return nil }
 
 // FuzzTLSRecords gives crypto/tls any bytes, in pieces of any size, as tlsStack does. Each
 // piece is of one record, together they are the bytes, and the count of records is right.
@@ -89,10 +16,11 @@ func FuzzTLSRecords(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0}, 100), []byte{7})
 	f.Fuzz(func(t *testing.T, b, sizes []byte) {
 		ends := map[int]bool{} // of records in b
+		const header = 5
 		heads := 0
-		for at := 0; at+tlsHeader <= len(b); {
+		for at := 0; at+header <= len(b); {
 			heads++
-			at += tlsHeader + recordLength(b[at:])
+			at += header + int(binary.BigEndian.Uint16(b[at+3:]))
 			ends[at] = true
 		}
 		c := &tlsStack{conn: &Conn{link: &link{listener: &Listener{shared: new(Shared)}}}, feed: bytes.Clone(b)}

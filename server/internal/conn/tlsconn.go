@@ -1,13 +1,10 @@
 package conn
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/tls"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
@@ -18,23 +15,27 @@ import (
 // received in, and made where they are sent from. While it is idle, nothing is kept but this, and
 // the keys and the state that it points to; its size counts.
 //
-// Locks are acquired in this order: reading, the connection's, which is held for the sending side.
+// Who does the TLS changes as follows, with the locks of lockAll and the connection's held:
+//
+//	                       stack   its hs   its nc   its tls       pump
+//	handshake              set     set      nil      of crypto/tls empty
+//	taken over             nil     -        -        -             in use
+//	  and hijacked         set     nil      set      a pump's      empty
+//	kept by crypto/tls     set     nil      nil      of crypto/tls empty
+//	  and hijacked         set     nil      set      of crypto/tls empty
+//
+// Locks are acquired in this order: the pump's for receiving, the stack's, the connection's, which
+// is the pump's for sending.
 type tlsConn struct {
 	link
 	conn  *Conn
-	stack *tlsStack // until the take-over, and from Hijack on; changed with both locks held
-
-	reading sync.Mutex
-	in      *tlsBuffer // nil while nothing has been received and not read
-	used    atomic.Uint32
-	records tlsrecord.Records
-	state   tlsrecord.State
+	stack *tlsStack
+	state tlsrecord.State
+	pump  tlsrecord.Pump
 }
 
 const (
-	tlsHeader = 5
-	tlsBytes  = 32<<10 - 6*8 // so that a tlsBuffer has 32 KiB
-	tlsChunk  = 24 << 10     // plaintext that fits into a buffer when encrypted
+	tlsChunk = 24 << 10 // plaintext that fits into a buffer when encrypted
 
 	// tlsRecords is the number of records after which Read returns, because a peer can send many
 	// records with few bytes: up to 16 without data, such as key updates, before each with one
@@ -43,12 +44,7 @@ const (
 	tlsRecords = 32
 )
 
-// A tlsBuffer has what was received or what is to be sent.
-type tlsBuffer struct {
-	b    [tlsBytes]byte
-	wire []byte // received, and not opened
-	data []byte // opened, and not read
-}
+var tlsBuffers = tlsrecord.NewBuffers(32 << 10)
 
 // tls returns the TLS of the connection, or nil.
 func (c *Conn) tls() *tlsConn { return c.link.tls }
@@ -69,44 +65,36 @@ func (c *Conn) startTLS(config *tls.Config) {
 // takeOver ends the stack after the handshake, unless crypto/tls keeps the connection.
 func (t *tlsConn) takeOver() {
 	s, c := t.stack, t.conn
-	records, state, ok := s.tls.Detach()
+	t.pump.Lock()
+	defer t.pump.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	more := len(s.feed) > 0
-	if ok {
-		t.reading.Lock()
-		c.mu.Lock()
-		t.records, t.state, t.stack = records, state, nil
-		if more {
-			t.in = c.shared().tlsBuffers.Get().(*tlsBuffer)
-			t.in.wire = bytes.Clone(s.feed)
-			more = t.pending()
-		}
-		c.dropExtra()
-		c.mu.Unlock()
-		t.reading.Unlock()
+	if t.detach() {
+		t.pump.Feed(s.feed, tlsBuffers)
+		more = t.pump.Arrived()
 		s.dropFeed()
+		c.dropExtra()
 	}
 	c.setMore(more)
 }
 
-// makeStack gives a connection that is being hijacked a stack, where it has none. The locks are
+// detach takes the TLS over from the stack and ends that, unless crypto/tls does it. The locks are
 // held.
-func (t *tlsConn) makeStack() {
-	if t.stack != nil {
-		return
+func (t *tlsConn) detach() bool {
+	state, ok := t.stack.tls.Detach(&t.pump)
+	if ok {
+		t.state, t.stack = state, nil
 	}
-	s := &tlsStack{conn: t.conn}
-	var data []byte
-	if in := t.in; in != nil {
-		s.feed, data = bytes.Clone(in.wire), in.data
-	}
-	s.tls = tlsrecord.Attach((*tlsInner)(s), t.records, t.state, data)
-	t.stack, t.records, t.state = s, tlsrecord.Records{}, tlsrecord.State{}
-	t.dropInput()
+	return ok
 }
 
-// hijack returns the connection for a hijacker.
+// hijack returns the connection for a hijacker. The locks are held.
 func (t *tlsConn) hijack(h *hijacked) net.Conn {
-	t.makeStack()
+	if t.stack == nil {
+		t.stack = &tlsStack{conn: t.conn, tls: tlsrecord.Attach(h, &t.pump, t.state)}
+		t.state = tlsrecord.State{}
+	}
 	s := t.stack
 	s.nc = h
 	if len(h.rest) > 0 {
@@ -116,6 +104,13 @@ func (t *tlsConn) hijack(h *hijacked) net.Conn {
 		return stock
 	}
 	return s.tls
+}
+
+// resume takes the connection back from a hijacker. If that is still using it, the connection fails
+// when it is next used. The locks are held.
+func (t *tlsConn) resume() {
+	t.stack.nc = nil
+	t.detach()
 }
 
 // lock locks the connection and returns nil. If there is a stack, it returns that without locking.
@@ -131,14 +126,16 @@ func (t *tlsConn) lock() *tlsStack {
 // lockAll acquires the locks that a change of the stack needs, except the connection's, and returns
 // a function that releases them.
 func (t *tlsConn) lockAll() (unlock func()) {
-	t.reading.Lock()
+	t.pump.Lock()
 	s := t.stack
 	if s == nil {
-		return t.reading.Unlock
+		return t.pump.Unlock
 	}
-	t.reading.Unlock() // whose holder may wait for that of the stack
 	s.writing.Lock()
-	return s.writing.Unlock
+	return func() {
+		s.writing.Unlock()
+		t.pump.Unlock()
+	}
 }
 
 func (c *Conn) TLS() *tls.ConnectionState {
@@ -157,12 +154,6 @@ func (c *Conn) TLS() *tls.ConnectionState {
 
 // Read decrypts the records that have arrived, as far as b has room.
 func (t *tlsConn) Read(b []byte) (n int, err error) {
-	t.reading.Lock()
-	if s := t.stack; s != nil {
-		t.reading.Unlock()
-		return s.Read(b)
-	}
-	defer t.reading.Unlock()
 	c := t.conn
 	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
@@ -171,17 +162,10 @@ func (t *tlsConn) Read(b []byte) (n int, err error) {
 		return 0, nil // wMore stays as it is
 	}
 	n, err = t.read(b)
-	if t.used.Load() == 0 {
-		t.records.Drop()
-	}
-	c.setMore(n > 0 && (err != nil || t.pending()))
-	if in := t.in; in != nil && len(in.wire) == 0 && len(in.data) == 0 {
-		t.dropInput()
-	}
 	switch {
 	case n > 0:
 		return n, nil // an error comes again
-	case err == nil:
+	case err == nil || err == tlsrecord.ErrNothing:
 		return 0, sock.ErrWouldBlock
 	case err == io.ErrUnexpectedEOF && c.word.Load()&wLast != 0:
 		err = io.EOF // Shutdown has ended the stream inside a record
@@ -194,108 +178,32 @@ func (t *tlsConn) Read(b []byte) (n int, err error) {
 	return 0, err
 }
 
-// read is Read without what follows a record. reading is held.
+// read is Read without the consequences of an error.
 func (t *tlsConn) read(b []byte) (n int, err error) {
-	for records := 0; n < len(b) && records < tlsRecords; records++ {
-		if in := t.in; in != nil && len(in.data) > 0 {
-			k := copy(b[n:], in.data)
-			in.data = in.data[k:]
-			n += k
-			continue
-		}
-		if n > 0 && (t.in == nil || len(t.in.wire) == 0 || t.conn.word.Load()&(wOver|wFull) != 0) {
+	t.pump.Lock()
+	if s := t.stack; s != nil {
+		t.pump.Unlock()
+		return s.read(b)
+	}
+	defer t.pump.Unlock()
+	c := t.conn
+	for records := 0; n < len(b) && err == nil && records < tlsRecords; records++ {
+		if n > 0 && (!t.pump.HasBytes() || c.word.Load()&(wOver|wFull) != 0) {
 			break
 		}
-		record, err := t.nextRecord()
-		if record == nil {
-			t.answer()
-			return n, err
-		}
-		tlsrecord.UseCipher(t, &t.used)
-		k := 0
-		k, t.in.data, err = t.records.Read(b[n:], record)
+		var k int
+		k, err = t.pump.Read(t, b[n:], tlsBuffers, c.recvRaw)
 		n += k
-		if t.answer() != nil {
+		failed := err != nil && err != tlsrecord.ErrNothing
+		if failed {
+			t.pump.Fail(err) // also if it calls itself temporary, as ETIMEDOUT does
+		}
+		if t.answer() != nil && !failed {
 			err = net.ErrClosed // the cause was noted
 		}
-		if err != nil {
-			return n, err
-		}
 	}
-	return n, nil
-}
-
-// nextRecord returns the next record, and receives it where needed. It returns nil, without an
-// error, if it has not arrived.
-func (t *tlsConn) nextRecord() ([]byte, error) {
-	for {
-		need := tlsHeader
-		if in := t.in; in != nil && len(in.wire) >= tlsHeader {
-			n, err := t.records.Length(in.wire)
-			if err != nil {
-				return nil, err
-			}
-			if need = n; len(in.wire) >= n {
-				record := in.wire[:n]
-				in.wire = in.wire[n:]
-				return record, nil
-			}
-		} else if err := t.records.Err(); err != nil {
-			return nil, err
-		}
-		if err := t.fill(need); err == errAgain {
-			return nil, nil
-		} else if err != nil {
-			t.records.Fail(err)
-			return nil, err
-		}
-	}
-}
-
-// fill receives once, for a record of which need bytes are wanted.
-func (t *tlsConn) fill(need int) error {
-	in := t.in
-	if in == nil {
-		in = t.conn.shared().tlsBuffers.Get().(*tlsBuffer)
-		in.wire = in.b[:0]
-		t.in = in
-	}
-	if len(in.wire) == 0 || cap(in.wire) < need {
-		in.wire = in.b[:copy(in.b[:], in.wire)]
-	}
-	have := len(in.wire)
-	n, err := t.conn.recvRaw(in.wire[have:cap(in.wire)])
-	in.wire = in.wire[:have+n]
-	switch {
-	case n > 0:
-		return nil // an error comes again
-	case err == io.EOF && have > 0:
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// pending reports whether Read would return something that no notification will report.
-func (t *tlsConn) pending() bool {
-	in := t.in
-	switch {
-	case in == nil:
-		return false
-	case len(in.data) > 0:
-		return true
-	case len(in.wire) < tlsHeader:
-		return false
-	}
-	n, err := t.records.Length(in.wire)
-	return err != nil || n <= len(in.wire)
-}
-
-// dropInput gives the buffer back. reading is held.
-func (t *tlsConn) dropInput() {
-	if t.in != nil {
-		t.conn.shared().putTLSBuffer(t.in)
-		t.in = nil
-	}
+	c.setMore(n > 0 && (err != nil && err != tlsrecord.ErrNothing || t.pump.Arrived()))
+	return n, err
 }
 
 // setMore notes whether there are bytes to read that no notification will report.
@@ -308,22 +216,27 @@ func (c *Conn) setMore(is bool) {
 	}
 }
 
-// Write encrypts and sends, or refuses all before anything is encrypted: a record that is not sent
-// would be missing at the peer.
+// admit decides about a write before it is encrypted: a record that is not sent would be missing at
+// the peer. It returns an error if the write is refused, and true if it was appended to the sources.
+// The lock is held.
+func (c *Conn) admit(b []byte) (behind bool, err error) {
+	if err = c.mayWrite(); err == nil {
+		err = c.accept(len(b), nil)
+	}
+	return err == nil && c.writeBehind(b), err
+}
+
+// Write encrypts and sends, or refuses all before anything is encrypted.
 func (t *tlsConn) Write(b []byte) (int, error) {
 	if s := t.lock(); s != nil {
 		return s.Write(b)
 	}
 	c := t.conn
 	defer c.mu.Unlock()
-	err := c.mayWrite()
-	if err == nil {
-		err = c.accept(len(b), nil)
-	}
-	switch {
+	switch behind, err := c.admit(b); {
 	case err != nil:
 		return 0, err
-	case c.writeBehind(b):
+	case behind:
 		return len(b), nil
 	}
 	return t.encrypt(b)
@@ -331,14 +244,13 @@ func (t *tlsConn) Write(b []byte) (int, error) {
 
 // encrypt encrypts and sends. The lock is held.
 func (t *tlsConn) encrypt(b []byte) (n int, err error) {
-	s := t.conn.shared()
-	buf := s.tlsBuffers.Get().(*tlsBuffer)
-	defer s.putTLSBuffer(buf)
-	defer t.endOut()
+	buf := tlsBuffers.Get()
+	defer buf.Free()
+	defer t.pump.EndOut()
 	for n < len(b) && err == nil {
 		k := min(len(b)-n, tlsChunk)
 		var out []byte
-		if out, err = t.records.Append(buf.b[:0], b[n:n+k]); err != nil {
+		if out, err = t.pump.Append(buf.B[:0], b[n:n+k]); err != nil {
 			t.conn.failLocked(err)
 		} else if err = t.send(out); err == nil {
 			n += k
@@ -349,35 +261,28 @@ func (t *tlsConn) encrypt(b []byte) (n int, err error) {
 
 // send sends records. The lock is held.
 func (t *tlsConn) send(out []byte) error {
-	tlsrecord.UseCipher(t, &t.used)
+	if len(out) == 0 {
+		return nil
+	}
+	t.pump.Use(t)
 	_, err := t.conn.writeOn(0, nil, len(out), out)
 	if err != nil {
-		t.records.FailOut(err)
+		t.pump.FailOut(err)
 	}
 	return err
 }
 
-// endOut ends a use of the sending side's cipher. The lock is held.
-func (t *tlsConn) endOut() {
-	if t.used.Load() == 0 {
-		t.records.DropOut()
-	}
-}
-
-// answer sends what the records that were read want to be answered with. reading is held.
+// answer sends what the records that were read want to be answered with: a KeyUpdate or an alert.
+// The pump's lock is held.
 func (t *tlsConn) answer() error {
-	if !t.records.Owes() {
+	if !t.pump.Owes() {
 		return nil
 	}
 	c := t.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer t.endOut()
-	out := t.records.Answer(nil)
-	if len(out) == 0 {
-		return nil
-	}
-	return t.send(out)
+	defer t.pump.EndOut()
+	return t.send(t.pump.Answer(nil))
 }
 
 // sendPiece sends bytes of a source.
@@ -434,18 +339,15 @@ func (t *tlsConn) notify() error {
 
 // notifyNow sends a close_notify. The lock is held.
 func (t *tlsConn) notifyNow() error {
-	defer t.endOut()
-	if out := t.records.CloseNotify(nil); len(out) > 0 {
-		return t.send(out)
-	}
-	return nil
+	defer t.pump.EndOut()
+	return t.send(t.pump.CloseNotify(nil))
 }
 
 // finish sends a close_notify on a dead connection that was not ended by Close, if that is possible
 // at once, and overwrites the secrets. A hijacker's calls return the cause.
 func (t *tlsConn) finish(cause error) {
-	t.reading.Lock()
-	defer t.reading.Unlock()
+	t.pump.Lock()
+	defer t.pump.Unlock()
 	if s := t.stack; s != nil {
 		s.sendCloseNotify()
 		s.tls.Wipe(cmp.Or(cause, net.ErrClosed))
@@ -455,28 +357,13 @@ func (t *tlsConn) finish(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&(wReset|wOut|wShut) == 0 {
-		if out := t.records.CloseNotify(nil); len(out) > 0 {
+		if out := t.pump.CloseNotify(nil); len(out) > 0 {
 			n, _ := c.Socket().Send(out)
 			c.shared().traffic.sent(n)
 		}
 	}
-	t.records.Wipe(net.ErrClosed)
-	t.records.WipeOut(net.ErrClosed)
-	t.dropInput()
+	t.pump.Wipe(net.ErrClosed)
 }
 
 // DropCiphers implements tlsrecord.User.
-func (t *tlsConn) DropCiphers() bool {
-	if !t.reading.TryLock() {
-		return false
-	}
-	defer t.reading.Unlock()
-	if !t.conn.mu.TryLock() {
-		return false
-	}
-	defer t.conn.mu.Unlock()
-	t.records.Drop()
-	t.records.DropOut()
-	t.used.Store(0)
-	return true
-}
+func (t *tlsConn) DropCiphers() bool { return t.pump.DropCiphers(&t.conn.mu) }

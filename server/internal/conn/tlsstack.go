@@ -12,9 +12,9 @@ import (
 )
 
 // A tlsStack is TLS that does its own input and output: crypto/tls during the handshake and where
-// it keeps the connection, and a *tlsrecord.Conn once a connection was hijacked. It reads and
-// writes through a tlsInner: the same struct with the methods of a net.Conn. That never waits,
-// except in the handshake and for a hijacker.
+// it keeps the connection, and that of a hijacker. crypto/tls reads and writes through a tlsInner:
+// the same struct with the methods of a net.Conn. That never waits, except in the handshake and for
+// a hijacker.
 //
 // Locks are acquired in this order: writing, those of tls, mu, the connection's.
 type tlsStack struct {
@@ -28,28 +28,20 @@ type tlsStack struct {
 	// The bytes that were received and that tls has not read. It is given record by record, so it
 	// never has a whole record in its own buffer, which the server would not know of.
 	feed   []byte
-	buf    *tlsBuffer // that feed is in, or nil
-	head   [tlsHeader]byte
-	nhead  uint8  // bytes of head that tls has read
-	heads  uint16 // records begun since Read was called
-	left   int    // bytes of the record's body that it has not read
-	failed error
+	buf    *tlsrecord.Buffer // that feed is in, or nil
+	cut    tlsrecord.Cutter
+	heads  uint16 // records begun since read was called
+	failed error  // for the next read
 
 	mu   sync.Mutex
-	out  []byte // encrypted, and to be sent
-	outs *tlsBuffer
-	lost bool // sending a part of out has failed
+	out  []byte            // encrypted, and to be sent
+	outs *tlsrecord.Buffer // that out is in, or nil
+	lost bool              // sending a part of out has failed
 }
 
-// Read decrypts the records that have arrived, as far as b has room.
-func (t *tlsStack) Read(b []byte) (n int, err error) {
+// read decrypts the records that have arrived, as far as b has room.
+func (t *tlsStack) read(b []byte) (n int, err error) {
 	c := t.conn
-	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
-		return 0, refusal(word)
-	}
-	if len(b) == 0 {
-		return 0, nil // wMore stays as it is
-	}
 	err = t.failed
 	for t.heads = 0; n < len(b) && err == nil && t.heads < tlsRecords; {
 		var k int
@@ -62,27 +54,14 @@ func (t *tlsStack) Read(b []byte) (n int, err error) {
 	if t.push() != nil {
 		err = net.ErrClosed // push has noted the cause
 	}
-	switch {
-	case err == errAgain:
+	if err == tlsrecord.ErrNothing {
 		err = nil
-	case err == io.ErrUnexpectedEOF && c.word.Load()&wLast != 0:
-		err = io.EOF // Shutdown has ended the stream inside a record
 	}
 	if n > 0 {
 		t.failed = err
-		t.conn.setMore(err != nil || n == len(b) || len(t.feed) > 0)
-		return n, nil
 	}
-	t.conn.setMore(false)
-	switch err {
-	case nil:
-		return 0, sock.ErrWouldBlock
-	case io.EOF:
-		c.word.Or(wEOF)
-	default:
-		c.fail(err)
-	}
-	return 0, err
+	c.setMore(n > 0 && (err != nil || n == len(b) || len(t.feed) > 0))
+	return n, err
 }
 
 // receive receives encrypted bytes.
@@ -93,20 +72,22 @@ func (t *tlsStack) receive(b []byte) (int, error) {
 	return t.conn.recvRaw(b)
 }
 
-// recvRaw receives for a transport or a header. It returns errAgain instead of sock.ErrWouldBlock.
+// recvRaw receives for a transport or a header. It returns tlsrecord.ErrNothing instead of
+// sock.ErrWouldBlock. Because that is temporary, crypto/tls can go on after it, and keeps what it has
+// of a record or of a handshake message.
 func (c *Conn) recvRaw(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
 	}
 	if word&(wPaused|wLast) == 0 && fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
-		return 0, errAgain
+		return 0, tlsrecord.ErrNothing
 	}
 	if c.rated {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if b = b[:c.allow(&c.extra.rates.in, len(b))]; len(b) == 0 {
-			return 0, errAgain
+			return 0, tlsrecord.ErrNothing
 		}
 	}
 	n, err := c.Socket().Recv(b) // not held.Recv: the connection may end during a handshake
@@ -115,7 +96,7 @@ func (c *Conn) recvRaw(b []byte) (int, error) {
 		c.extra.rates.in.took(n)
 	}
 	if err == sock.ErrWouldBlock {
-		if err = errAgain; word&wLast != 0 {
+		if err = tlsrecord.ErrNothing; word&wLast != 0 {
 			err = io.EOF
 		}
 	}
@@ -124,17 +105,20 @@ func (c *Conn) recvRaw(b []byte) (int, error) {
 
 // readRecord copies received bytes of the current record to p.
 func (t *tlsStack) readRecord(p []byte) (int, error) {
-	s := t.conn.shared()
 	if len(t.feed) == 0 {
-		buf := s.tlsBuffers.Get().(*tlsBuffer)
-		n, err := t.receive(buf.b[:])
+		buf := tlsBuffers.Get()
+		n, err := t.receive(buf.B)
 		if n == 0 {
-			s.putTLSBuffer(buf)
+			buf.Free()
 			return 0, err
 		}
-		t.buf, t.feed = buf, buf.b[:n]
+		t.buf, t.feed = buf, buf.B[:n]
 	}
-	n := copy(p, t.feed[:t.recordPart(t.feed[:min(len(p), len(t.feed))])])
+	part, begun := t.cut.Part(t.feed[:min(len(p), len(t.feed))])
+	if begun {
+		t.heads++
+	}
+	n := copy(p, t.feed[:part])
 	if t.feed = t.feed[n:]; len(t.feed) == 0 {
 		t.dropFeed()
 	}
@@ -142,46 +126,20 @@ func (t *tlsStack) readRecord(p []byte) (int, error) {
 }
 
 func (t *tlsStack) dropFeed() {
-	t.conn.shared().putTLSBuffer(t.buf)
+	if t.buf != nil {
+		t.buf.Free()
+	}
 	t.buf, t.feed = nil, nil
 }
 
-// recordPart returns how many of the next bytes belong to the current record, and advances by as
-// many.
-func (t *tlsStack) recordPart(b []byte) (n int) {
-	if t.left == 0 {
-		n = copy(t.head[t.nhead:], b)
-		if t.nhead += uint8(n); t.nhead < tlsHeader {
-			return n
-		}
-		t.nhead, t.left = 0, recordLength(t.head[:])
-		t.heads++
-	}
-	k := min(t.left, len(b)-n)
-	t.left -= k
-	return n + k
-}
-
-func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }
-
 // A tlsInner is the net.Conn below tls.
 type tlsInner tlsStack
-
-// errAgain is returned to tls when nothing has arrived. Because it is temporary, tls can go on
-// after it, and keeps what it has of a record or of a handshake message.
-var errAgain error = againError{}
-
-type againError struct{}
-
-func (againError) Error() string   { return "server: nothing has arrived" }
-func (againError) Timeout() bool   { return true }
-func (againError) Temporary() bool { return true }
 
 func (i *tlsInner) Read(p []byte) (int, error) {
 	t := (*tlsStack)(i)
 	for {
 		n, err := t.readRecord(p)
-		if err != errAgain || t.hs == nil {
+		if err != tlsrecord.ErrNothing || t.hs == nil {
 			return n, err
 		}
 		if err := t.waitForPeer(); err != nil {
@@ -199,8 +157,8 @@ func (i *tlsInner) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.out == nil {
-		t.outs = t.conn.shared().tlsBuffers.Get().(*tlsBuffer)
-		t.out = t.outs.b[:0]
+		t.outs = tlsBuffers.Get()
+		t.out = t.outs.B[:0]
 	}
 	t.out = append(t.out, p...)
 	return len(p), nil
@@ -235,16 +193,12 @@ func (i *tlsInner) set(t time.Time, deadline func(net.Conn, time.Time) error) er
 
 // Write encrypts and sends, or refuses all before anything is encrypted, because tls keeps every
 // error of a write.
-func (t *tlsStack) Write(b []byte) (n int, err error) {
+func (t *tlsStack) Write(b []byte) (int, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	c := t.conn
 	c.mu.Lock()
-	err = c.mayWrite()
-	if err == nil {
-		err = c.accept(len(b), nil)
-	}
-	behind := err == nil && c.writeBehind(b)
+	behind, err := c.admit(b)
 	c.mu.Unlock()
 	switch {
 	case err != nil:
@@ -291,7 +245,9 @@ func (t *tlsStack) push() error {
 
 // sent empties out. The lock is held.
 func (t *tlsStack) sent() {
-	t.conn.shared().putTLSBuffer(t.outs)
+	if t.outs != nil {
+		t.outs.Free()
+	}
 	t.out, t.outs = nil, nil
 }
 

@@ -98,6 +98,25 @@ func (r *Records) keyUpdate(request byte, followed bool) error {
 	return nil
 }
 
+// appendUpdate appends a KeyUpdate, and changes to the next key.
+func (r *Records) appendUpdate(dst []byte) []byte {
+	const notRequested = 0
+	dst = r.seal(dst, typeHandshake, []byte{messageKeyUpdate, 0, 0, 1, notRequested})
+	r.nextOut()
+	return dst
+}
+
+// nextIn and nextOut change to the next keys, after a KeyUpdate.
+func (r *Records) nextIn() {
+	r.inKeys().next(r.is())
+	r.in.rekey()
+}
+
+func (r *Records) nextOut() {
+	r.outKeys().next(r.is())
+	r.out.rekey()
+}
+
 // messageName returns the name of the type that crypto/tls has for a message, which is in the texts
 // of its errors, or "".
 func (r *Records) messageName(kind byte) string {
