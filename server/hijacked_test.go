@@ -247,32 +247,48 @@ func TestHijackQueuedConnectionEnds(t *testing.T) {
 	}
 }
 
-// After Resume, the earlier net.Conn is closed, and closing it again does not close the connection.
+// After Resume, the earlier net.Conn is closed, and closing it again does not close the connection. What it has
+// received and not read is for the handler.
 func TestHijackedConnAfterResume(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		old := make(chan net.Conn, 1)
-		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if c.Value.extra != nil {
-				return echo(c, buf)
+		for _, secure := range []bool{false, true} {
+			old := make(chan net.Conn, 1)
+			h := &handler{t: t, data: func(c conn, buf []byte) error {
+				if c.Value.extra != nil {
+					return echo(c, buf)
+				}
+				nc, err := c.Hijack()
+				if err != nil {
+					return err
+				}
+				c.Value.extra = true
+				if _, err := io.ReadFull(nc, make([]byte, 2)); err != nil {
+					return err
+				}
+				old <- nc
+				return c.Resume()
+			}}
+			s := &srv{Handler: h, Backend: backend}
+			var c net.Conn
+			if secure {
+				c = connectTLS(t, s)
+			} else {
+				c = dial(t, start(t, s))
 			}
-			nc, err := c.Hijack()
-			if err != nil {
-				return err
+			send(t, c, "hehello")
+			expect(t, c, "hello")
+			stale := <-old
+			if err := stale.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Close = %v", err)
 			}
-			c.Value.extra = true
-			old <- nc
-			return c.Resume()
-		}}
-		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
-		echoes(t, c, "hello")
-		stale := <-old
-		if err := stale.Close(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Close = %v", err)
+			if _, err := stale.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Read = %v", err)
+			}
+			if _, err := stale.Write(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Write = %v", err)
+			}
+			echoes(t, c, "hello")
 		}
-		if _, err := stale.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Read = %v", err)
-		}
-		echoes(t, c, "hello")
 	})
 }

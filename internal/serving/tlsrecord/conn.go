@@ -2,10 +2,12 @@ package tlsrecord
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -57,13 +59,24 @@ type Options struct {
 	// Keep, which may be nil, is called after a handshake, and returns true for a connection that
 	// must stay with crypto/tls.
 	Keep func(tls.ConnectionState) bool
+	// Ahead, which may be nil, has buffers to receive into as much as there is. Then Ahead of a
+	// connection that stays with crypto/tls returns what that has not read. Otherwise no more is
+	// received than crypto/tls asks for, so that a connection that fails has as many bytes unread.
+	Ahead *Buffers
 	// Kept, which may be nil, is called for each connection that stays with crypto/tls although Keep
 	// is nil or has returned false, with the reason.
 	Kept func(why error)
 }
 
 // buffers are for two records, in each direction.
-var buffers = NewBuffers(2 * MaxRecord)
+var buffers = NewBuffers(func() *Buffer {
+	b := new(struct {
+		Buffer
+		room [2 * MaxRecord]byte
+	})
+	b.B = b.room[:]
+	return &b.Buffer
+})
 
 // Server returns a server's side of a TLS connection. The handshake is made when it is first used.
 func Server(conn net.Conn, config *tls.Config, options *Options) *Conn {
@@ -104,7 +117,7 @@ func (c *Conn) handshake(ctx context.Context) (*tls.Conn, error) {
 
 // shake makes the handshake, and takes the connection over if that is possible.
 func (c *Conn) shake(ctx context.Context, s *stock) error {
-	w := &wire{Conn: c.Conn}
+	w := &wire{Conn: c.Conn, ahead: s.options.Ahead}
 	t := tls.Server(w, w.Config(s.config, c.Conn))
 	if err := t.HandshakeContext(ctx); err != nil {
 		return err
@@ -132,10 +145,10 @@ func (c *Conn) take(s *stock, t *tls.Conn, w *wire) {
 		s.conn.Store(t)
 		return
 	}
-	w.cut.Store(true)
+	w.dead.Store(true)
 	state.TLSUnique = bytes.Clone(state.TLSUnique) // it points into t
 	c.state, c.pump.Records = newState(state), *records
-	c.pump.Feed(w.rest, buffers)
+	c.pump.Feed(w.rest, cmp.Or(w.ahead, buffers))
 	w.took(len(w.rest))
 	c.stock.Store(nil)
 }
@@ -183,24 +196,34 @@ func (c *Conn) Stock() *tls.Conn {
 	return nil
 }
 
+// Ahead returns how many bytes were received and not given to crypto/tls, and of how many records it
+// was given the header until now. It is for a connection that stays with crypto/tls, with
+// Options.Ahead, and for the goroutine that reads.
+func (c *Conn) Ahead() (n, records int) {
+	if kept := c.Stock(); kept != nil {
+		w := kept.NetConn().(*wire)
+		n, records = len(w.rest), w.cut.records
+	}
+	return n, records
+}
+
 // A wire is the connection below crypto/tls.
 type wire struct {
 	net.Conn
 	Handshake
-	buf  *wireBuffer // that rest is in, or nil
-	rest []byte      // received, and not given to crypto/tls
-	over bool        // the handshake is; changed before the program has the connection
-	cut  atomic.Bool // crypto/tls may not use the connection any more
+	ahead *Buffers
+	buf   *Buffer     // that rest is in, or nil
+	rest  []byte      // received, and not given to crypto/tls
+	over  bool        // the handshake is; changed before the program has the connection
+	dead  atomic.Bool // crypto/tls may not use the connection any more
 }
 
-// A wireBuffer has room for the usual messages of a client. It is small, because it is kept while
-// the client is waited for.
-type wireBuffer [4 << 10]byte
-
-var wireBuffers = sync.Pool{New: func() any { return new(wireBuffer) }}
+// wireBuffers have room for the usual messages of a client. They are small, because one is kept
+// while the client is waited for.
+var wireBuffers = NewBuffers(func() *Buffer { return &Buffer{B: make([]byte, 4<<10)} })
 
 func (w *wire) Write(b []byte) (int, error) {
-	if w.cut.Load() {
+	if w.dead.Load() {
 		return 0, net.ErrClosed
 	}
 	n, err := w.Conn.Write(b)
@@ -210,26 +233,25 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read receives no more than crypto/tls would without it, so that a connection that fails has as
-// many bytes unread. During the handshake it returns no more than the current record has, so that
-// crypto/tls does not have the beginning of the next one when the handshake is over.
+// Read returns no more than the current record has, so that crypto/tls does not have the beginning
+// of the next one when the handshake is over, and later with Options.Ahead. See there for what it
+// receives.
 func (w *wire) Read(b []byte) (n int, err error) {
-	if w.cut.Load() {
+	switch {
+	case w.dead.Load():
 		return 0, net.ErrClosed
+	case len(w.rest) > 0:
+	case w.ahead != nil:
+		err = w.fill(w.ahead, math.MaxInt)
+	case w.over:
+		return w.Conn.Read(b)
+	default:
+		err = w.fill(wireBuffers, len(b))
 	}
-	if len(w.rest) == 0 {
-		if w.over {
-			return w.Conn.Read(b)
-		}
-		w.buf = wireBuffers.Get().(*wireBuffer)
-		n, err = w.Conn.Read(w.buf[:min(len(b), len(w.buf))])
-		if w.rest = w.buf[:n]; n == 0 {
-			w.took(0)
-			return 0, err
-		}
+	if n = min(len(b), len(w.rest)); n == 0 {
+		return 0, err
 	}
-	n = min(len(b), len(w.rest))
-	if !w.over {
+	if !w.over || w.ahead != nil {
 		n = w.Part(w.rest[:n])
 	}
 	copy(b, w.rest[:n])
@@ -237,10 +259,19 @@ func (w *wire) Read(b []byte) (n int, err error) {
 	return n, nil // an error comes again
 }
 
+// fill receives once, at most most bytes.
+func (w *wire) fill(from *Buffers, most int) error {
+	w.buf = from.Get()
+	n, err := w.Conn.Read(w.buf.B[:min(most, len(w.buf.B))])
+	w.rest = w.buf.B[:n]
+	w.took(0)
+	return err
+}
+
 // took removes bytes from the rest.
 func (w *wire) took(n int) {
 	if w.rest = w.rest[n:]; len(w.rest) == 0 && w.buf != nil {
-		wireBuffers.Put(w.buf)
+		w.buf.Free()
 		w.buf = nil
 	}
 }

@@ -384,7 +384,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.over = true
-	w.cut.Store(true)
+	w.dead.Store(true)
 	if _, err := kept.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}

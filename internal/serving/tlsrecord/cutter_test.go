@@ -78,3 +78,51 @@ func (s *stranger) RemoteAddr() net.Addr             { return new(net.TCPAddr) }
 func (s *stranger) SetDeadline(time.Time) error      { return nil }
 func (s *stranger) SetReadDeadline(time.Time) error  { return nil }
 func (s *stranger) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzWire gives crypto/tls any bytes, in pieces of any size, during a handshake and after it. Each
+// piece is of one record, together they are the bytes, and the count of records is right.
+func FuzzWire(f *testing.F) {
+	f.Add([]byte("\x17\x03\x03\x00\x02ab\x17\x03\x03\x00\x00\x15\x03\x03\x00\x01c"), []byte{1, 2, 3}, false)
+	f.Add([]byte("\x17\x03\x03\x00\x02ab\x17\x03\x03\x00\x00\x15\x03\x03\x00\x01c"), []byte{255}, true)
+	f.Add([]byte("\x17\x03\x03\xff\xffab"), []byte{4, 1, 255}, true)
+	f.Add([]byte("\x17\x03\x03"), []byte{0}, false)
+	f.Add(bytes.Repeat([]byte{0}, 100), []byte{7}, true)
+	small := NewBuffers(func() *Buffer { return &Buffer{B: make([]byte, 50)} }) // so that records do not end with a buffer
+	f.Fuzz(func(t *testing.T, b, sizes []byte, over bool) {
+		ends := map[int]bool{} // of records in b
+		heads := 0
+		for at := 0; at+headerSize <= len(b); {
+			heads++
+			at += recordSize(b[at:])
+			ends[at] = true
+		}
+		w := &wire{Conn: &stranger{sends: b}, over: over}
+		if over {
+			w.ahead = small
+		}
+		var got []byte
+		for i := 0; len(got) < len(b); i++ {
+			size := 512
+			if len(sizes) > 0 {
+				size = int(sizes[i%len(sizes)]) + 1
+			}
+			p := make([]byte, size)
+			n, err := w.Read(p)
+			if n == 0 || err != nil {
+				t.Fatalf("%d bytes, %v, after %d of %d", n, err, len(got), len(b))
+			}
+			for k := len(got) + 1; k < len(got)+n; k++ {
+				if ends[k] {
+					t.Fatalf("a piece from %d to %d, across the end of a record at %d", len(got), len(got)+n, k)
+				}
+			}
+			got = append(got, p[:n]...)
+		}
+		if !bytes.Equal(got, b) || w.cut.records != heads {
+			t.Errorf("%d bytes of %d, or others; %d records of %d", len(got), len(b), w.cut.records, heads)
+		}
+		if n, err := w.Read(make([]byte, 1)); n != 0 || err != errSilent || w.buf != nil {
+			t.Errorf("at the end: %d, %v; a buffer is kept: %v", n, err, w.buf != nil)
+		}
+	})
+}

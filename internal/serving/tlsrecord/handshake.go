@@ -33,7 +33,7 @@ type Handshake struct {
 	clientRandom, master   secret // of TLS 1.2
 	client, server, hiding secret // traffic secrets: both sides' data, and the server's handshake
 
-	cut Cutter // of what is given to crypto/tls
+	cut cutter // of what is given to crypto/tls
 
 	random [32]byte // the server's
 	last   []byte   // the last record sent
@@ -136,9 +136,10 @@ func (s *secret) decode(value []byte) {
 
 // Part returns how many of the bytes that have arrived are to be given to crypto/tls.
 func (h *Handshake) Part(b []byte) int {
-	n, begun := h.cut.Part(b)
+	was := h.cut.records
+	n := h.cut.part(b)
 	switch {
-	case !begun:
+	case h.cut.records == was:
 	case h.cut.head[0] == typeChangeCipherSpec:
 		h.cipher = true
 	case h.cipher:
@@ -244,7 +245,4 @@ func (h *Handshake) numberOfLast(r *Records, kind byte, most int) (n uint64, ok 
 }
 
 // wipe overwrites what is not needed after the handshake.
-func (h *Handshake) wipe() {
-	next := h.next
-	*h = Handshake{next: next}
-}
+func (h *Handshake) wipe() { *h = Handshake{next: h.next, cut: h.cut} }

@@ -24,22 +24,22 @@ type Pump struct {
 	ended   atomic.Bool   // the connection is closed, and the secrets are to be overwritten
 }
 
-// Buffers are a pool of buffers of one size, of at least MaxRecord bytes.
-type Buffers struct {
-	size int
-	pool sync.Pool
-}
+// Buffers are a pool of buffers. Those for a Pump have room for MaxRecord bytes at least.
+type Buffers struct{ pool sync.Pool }
 
-// NewBuffers returns a pool of buffers of size bytes.
-func NewBuffers(size int) *Buffers { return &Buffers{size: size} }
-
-// Get returns a buffer, until Free.
-func (p *Buffers) Get() *Buffer {
-	if b, ok := p.pool.Get().(*Buffer); ok {
+// NewBuffers returns a pool. newBuffer returns a Buffer whose B is set.
+func NewBuffers(newBuffer func() *Buffer) *Buffers {
+	p := new(Buffers)
+	p.pool.New = func() any {
+		b := newBuffer()
+		b.home = p
 		return b
 	}
-	return &Buffer{B: make([]byte, p.size), home: p}
+	return p
 }
+
+// Get returns a buffer, until Free.
+func (p *Buffers) Get() *Buffer { return p.pool.Get().(*Buffer) }
 
 // A Buffer is for what was received, or for what is to be sent.
 type Buffer struct {
@@ -216,17 +216,17 @@ func (p *Pump) fill(need int, from *Buffers, receive func([]byte) (int, error)) 
 	return err
 }
 
-// Feed gives the pump bytes that were received before it had the connection. It copies them, to a
-// buffer of from if there is room. The pump has no others.
+// Feed gives the pump bytes that were received before it had the connection, behind those that it
+// has. It copies them, to a buffer of from if there is room.
 func (p *Pump) Feed(b []byte, from *Buffers) {
 	if len(b) == 0 {
 		return
 	}
-	p.buf = from.Get()
-	p.buf.wire = p.buf.B[:copy(p.buf.B, b)]
-	if len(b) > len(p.buf.B) {
-		p.buf.wire = append([]byte(nil), b...)
+	if p.buf == nil {
+		p.buf = from.Get()
+		p.buf.wire = p.buf.B[:0]
 	}
+	p.buf.wire = append(p.buf.wire, b...)
 }
 
 // move moves the records, and the bytes that have arrived, to another pump, which has none. The

@@ -145,10 +145,10 @@ func (o *Owner) handshake(c *Conn) {
 
 // receiveFirstRecord receives, and reports whether the handshake can begin.
 func (t *tlsStack) receiveFirstRecord(buf []byte) bool {
-	if tlsrecord.Begins(t.feed) { // it came behind a header (see Server.Preamble)
+	if tlsrecord.Begins(t.first) { // it came behind a header (see Server.Preamble)
 		return true
 	}
-	n, err := t.receive(buf[:min(len(buf), tlsrecord.MaxRecord-len(t.feed))])
+	n, err := t.conn.recvRaw(buf[:min(len(buf), tlsrecord.MaxRecord-len(t.first))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
@@ -156,8 +156,8 @@ func (t *tlsStack) receiveFirstRecord(buf []byte) bool {
 		t.conn.fail(err)
 		return false
 	}
-	t.feed = append(t.feed, buf[:n]...)
-	return tlsrecord.Begins(t.feed)
+	t.first = append(t.first, buf[:n]...)
+	return tlsrecord.Begins(t.first)
 }
 
 // move removes a handshake from its list and appends it to another, unless that is nil. The lock is

@@ -87,7 +87,7 @@ func (o *Owner) afterPreamble(c *Conn, got Preamble) {
 	if t != nil {
 		s := t.stack
 		s.hs.from = c.RemoteAddr()
-		if s.feed = append(s.feed, rest...); len(rest) > 0 {
+		if s.first = append(s.first, rest...); len(rest) > 0 {
 			o.handshake(c)
 		}
 		return

@@ -81,8 +81,9 @@ func (s *Shared) Init(server Server) {
 	s.extras.New = func() any { return new(extra) }
 	s.inputs.New = func() any { return new(input) }
 	s.tlsOptions = tlsrecord.Options{
-		Keep: func(tls.ConnectionState) bool { return s.CryptoTLS },
-		Kept: func(error) { s.Counts.CryptoTLS.Add(1) },
+		Ahead: tlsBuffers,
+		Keep:  func(tls.ConnectionState) bool { return s.CryptoTLS },
+		Kept:  func(error) { s.Counts.CryptoTLS.Add(1) },
 	}
 	s.traffic = new(traffic)
 	s.handshakes.init()

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
@@ -44,7 +45,15 @@ const (
 	tlsRecords = 32
 )
 
-var tlsBuffers = tlsrecord.NewBuffers(32 << 10)
+// tlsBuffers have 32 KiB, with the fields of a Buffer.
+var tlsBuffers = tlsrecord.NewBuffers(func() *tlsrecord.Buffer {
+	b := new(struct {
+		tlsrecord.Buffer
+		room [32<<10 - unsafe.Sizeof(tlsrecord.Buffer{})]byte
+	})
+	b.B = b.room[:]
+	return &b.Buffer
+})
 
 // tls returns the TLS of the connection, or nil.
 func (c *Conn) tls() *tlsConn { return c.link.tls }
@@ -69,11 +78,10 @@ func (t *tlsConn) takeOver() {
 	defer t.pump.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	more := len(s.feed) > 0
+	more, _ := s.ahead()
 	if t.detach() {
-		t.pump.Feed(s.feed, tlsBuffers)
+		t.pump.Feed(s.first, tlsBuffers)
 		more = t.pump.Arrived()
-		s.dropFeed()
 		c.dropExtra()
 	}
 	c.setMore(more)

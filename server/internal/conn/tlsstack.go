@@ -25,12 +25,7 @@ type tlsStack struct {
 	writing sync.Mutex // held by Write and by all that ends the stream, and for changes of nc
 	nc      net.Conn   // returned by Hijack, or nil
 
-	// The bytes that were received and that tls has not read. It is given record by record, so it
-	// never has a whole record in its own buffer, which the server would not know of.
-	feed   []byte
-	buf    *tlsrecord.Buffer // that feed is in, or nil
-	cut    tlsrecord.Cutter
-	heads  uint16 // records begun since read was called
+	first  []byte // received before the handshake, and not read by tls
 	failed error  // for the next read
 
 	mu   sync.Mutex
@@ -43,11 +38,12 @@ type tlsStack struct {
 func (t *tlsStack) read(b []byte) (n int, err error) {
 	c := t.conn
 	err = t.failed
-	for t.heads = 0; n < len(b) && err == nil && t.heads < tlsRecords; {
+	ahead, before := t.ahead()
+	for records := before; n < len(b) && err == nil && records-before < tlsRecords; {
 		var k int
 		k, err = t.tls.Read(b[n:])
 		n += k
-		if len(t.feed) == 0 || c.word.Load()&(wOver|wFull) != 0 {
+		if ahead, records = t.ahead(); !ahead || c.word.Load()&(wOver|wFull) != 0 {
 			break
 		}
 	}
@@ -60,12 +56,25 @@ func (t *tlsStack) read(b []byte) (n int, err error) {
 	if n > 0 {
 		t.failed = err
 	}
-	c.setMore(n > 0 && (err != nil || n == len(b) || len(t.feed) > 0))
+	c.setMore(n > 0 && (err != nil || n == len(b) || ahead))
 	return n, err
+}
+
+// ahead reports whether bytes were received that crypto/tls has not read, and how many records it
+// has begun to read.
+func (t *tlsStack) ahead() (is bool, records int) {
+	n, records := t.tls.Ahead()
+	return n > 0 || len(t.first) > 0, records
 }
 
 // receive receives encrypted bytes.
 func (t *tlsStack) receive(b []byte) (int, error) {
+	if n := copy(b, t.first); n > 0 {
+		if t.first = t.first[n:]; len(t.first) == 0 {
+			t.first = nil
+		}
+		return n, nil
+	}
 	if t.nc != nil {
 		return t.nc.Read(b)
 	}
@@ -103,42 +112,13 @@ func (c *Conn) recvRaw(b []byte) (int, error) {
 	return n, err
 }
 
-// readRecord copies received bytes of the current record to p.
-func (t *tlsStack) readRecord(p []byte) (int, error) {
-	if len(t.feed) == 0 {
-		buf := tlsBuffers.Get()
-		n, err := t.receive(buf.B)
-		if n == 0 {
-			buf.Free()
-			return 0, err
-		}
-		t.buf, t.feed = buf, buf.B[:n]
-	}
-	part, begun := t.cut.Part(t.feed[:min(len(p), len(t.feed))])
-	if begun {
-		t.heads++
-	}
-	n := copy(p, t.feed[:part])
-	if t.feed = t.feed[n:]; len(t.feed) == 0 {
-		t.dropFeed()
-	}
-	return n, nil
-}
-
-func (t *tlsStack) dropFeed() {
-	if t.buf != nil {
-		t.buf.Free()
-	}
-	t.buf, t.feed = nil, nil
-}
-
 // A tlsInner is the net.Conn below tls.
 type tlsInner tlsStack
 
 func (i *tlsInner) Read(p []byte) (int, error) {
 	t := (*tlsStack)(i)
 	for {
-		n, err := t.readRecord(p)
+		n, err := t.receive(p)
 		if err != tlsrecord.ErrNothing || t.hs == nil {
 			return n, err
 		}
