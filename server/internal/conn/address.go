@@ -13,10 +13,10 @@ func (c *Conn) RemoteAddr() net.Addr { return c.address(false) }
 func (c *Conn) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x := c.extra; x != nil && x.pre != nil {
-		a := x.pre.Remote
+	if x := c.extra; x != nil && x.preamble != nil {
+		a := x.preamble.Remote
 		if local {
-			a = x.pre.Local
+			a = x.preamble.Local
 		}
 		if a != nil {
 			return a

@@ -39,7 +39,7 @@ func (c *Conn) end(bits uint32) error {
 	switch {
 	case word&wHeld == 0:
 	case bits&wReset != 0:
-		c.dropQueue(c.extra)
+		c.extra.out.drop(&c.shared().buffers)
 		c.word.And(^uint32(wHeld))
 	default:
 		c.sendHeld()
@@ -52,7 +52,7 @@ func (c *Conn) end(bits uint32) error {
 	}
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.shared()
-		c.extra.since = s.Wheel.Now()
+		c.extra.out.since = s.Wheel.Now()
 		s.Wheel.Hasten(c, c.lingerLimit())
 	}
 	if bits&wAborting != 0 {
@@ -92,9 +92,13 @@ func (c *Conn) failLocked(cause error) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
-	x := c.ensureExtra()
-	if !x.failed {
-		x.cause, x.failed = cause, true
+	c.abort(cause, knownCause)
+}
+
+// abort closes the connection now. The first cause stays. The lock is held.
+func (c *Conn) abort(cause error, found finding) {
+	if e := c.ensureEnding(); e.found == noCause {
+		e.cause, e.found = cause, found
 	}
 	c.end(wAborting)
 }
@@ -106,19 +110,21 @@ func (c *Conn) failLocked(cause error) {
 // until a better one comes.
 func (c *Conn) lost(err error) {
 	word := c.word.Load()
-	vague := isVague(err)
-	if vague && word&(wDetached|wDead) == 0 {
+	found := knownCause
+	if isVague(err) {
+		found = vagueCause
+	}
+	if found == vagueCause && word&(wDetached|wDead) == 0 {
 		if e := c.Socket().Err(); e != nil && !errors.Is(e, net.ErrClosed) {
-			err, vague = &lostError{e}, false
+			err, found = &lostError{e}, knownCause
 		}
 	}
-	switch x := c.extra; {
+	switch {
 	case word&wDead != 0:
 	case word&wAborting == 0:
-		c.failLocked(err)
-		c.extra.vague = vague
-	case x != nil && x.vague && !vague:
-		x.cause, x.vague = err, false
+		c.abort(err, found)
+	case c.found() == vagueCause && found == knownCause:
+		c.extra.ending.cause, c.extra.ending.found = err, found
 	}
 }
 
@@ -131,14 +137,22 @@ func isVague(err error) bool {
 // If every call on a TCP connection has got EPIPE, the peer has ended its stream and then reset the
 // connection.
 func (c *Conn) cause() error {
-	x := c.extra
-	if x == nil {
+	if c.found() == noCause {
 		return nil
 	}
-	if x.vague && x.cause != errLost && c.link.listener.TCP {
+	cause := c.extra.ending.cause
+	if c.found() == vagueCause && cause != errLost && c.link.listener.TCP {
 		return &lostError{syscall.ECONNRESET}
 	}
-	return x.cause
+	return cause
+}
+
+// found returns what is known of the cause. The lock is held.
+func (c *Conn) found() finding {
+	if c.extra == nil || c.extra.ending == nil {
+		return noCause
+	}
+	return c.extra.ending.found
 }
 
 // failed handles EventErr, with other events or alone, and reports whether the connection is lost.
@@ -165,21 +179,20 @@ func (c *Conn) failed(buf []byte, alone bool) bool {
 func (c *Conn) Context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.ensureExtra()
-	if x.ctx == nil {
-		x.ctx = new(cancelable)
-		x.ctx.Context, x.ctx.cancel = context.WithCancelCause(context.Background())
+	e := c.ensureEnding()
+	if e.ctx == nil {
+		e.ctx, e.cancel = context.WithCancelCause(context.Background())
 		if c.word.Load()&(wAborting|wDead) != 0 {
-			x.ctx.cancel(x.cause)
+			e.cancel(e.cause)
 		}
 	}
-	return x.ctx.Context
+	return e.ctx
 }
 
 // cancelContext ends the context, if there is one. The lock is held.
 func (c *Conn) cancelContext() {
-	if x := c.extra; x != nil && x.ctx != nil {
-		x.ctx.cancel(c.cause())
+	if x := c.extra; x != nil && x.ending != nil && x.ending.ctx != nil {
+		x.ending.cancel(c.cause())
 	}
 }
 

@@ -14,7 +14,7 @@ type Transport = transport
 func (c *Conn) SetTransport(t Transport) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ensureExtra().transport = t
+	c.ensureLayers().transport = t
 	c.wrapped = true
 }
 

@@ -70,9 +70,11 @@ func (o *Owner) free(c *Conn) {
 	var wrapper net.Conn
 	c.mu.Lock()
 	if x := c.extra; x != nil {
-		wrapper, x.wrapper = x.wrapper, nil
-		s.Counts.Queued.Add(int64(x.head - len(x.queue) - x.behind))
-		c.dropQueue(x)
+		if x.layers != nil {
+			wrapper, x.layers.wrapper = x.layers.wrapper, nil
+		}
+		s.Counts.Queued.Add(-int64(x.out.total()))
+		x.out.drop(&s.buffers)
 	}
 	c.dropInput()
 	if c.word.Load()&wReset != 0 {

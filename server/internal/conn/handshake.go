@@ -106,7 +106,7 @@ func (p *handshakes) init() {
 // handshake is called instead of Data while the handshake is unfinished.
 func (o *Owner) handshake(c *Conn) {
 	s := o.shared
-	if p := c.extra.pre; p != nil && p.pending {
+	if c.extra.opening.header {
 		o.preamble(c, false)
 		return
 	}
@@ -360,7 +360,7 @@ func (t *tlsStack) waitForPeer() error {
 
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
 func (s *Shared) handshakeFailed(c *Conn, cause error) {
-	if p := c.extra.pre; p != nil && p.pending {
+	if p := c.extra.opening; p.header {
 		if c.link.listener.TLS != nil {
 			s.Counts.Handshaking.Add(-1)
 		}

@@ -27,7 +27,7 @@ func (c *Conn) Hijack() (net.Conn, error) {
 		return nil, net.ErrClosed
 	case word&wOwned == 0:
 		return nil, errNotCalled
-	case c.extra != nil && c.extra.source != nil:
+	case c.extra != nil && c.extra.out.source != nil:
 		return nil, errStreaming
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
@@ -117,8 +117,8 @@ func (c *Conn) endHijacked(bits uint32) {
 // cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
 func (c *Conn) cancelHijack() {
 	x, why := c.extra, net.ErrClosed
-	if x.failed {
-		why = x.cause
+	if c.found() != noCause {
+		why = x.ending.cause
 	}
 	x.hijacked.resolve(nil, why)
 	x.hijacked = nil

@@ -32,6 +32,7 @@ type input struct {
 	// Data is not called before they have arrived, or the stream has ended.
 	want  int
 	delim byte
+	half  uint32 // tick since which there is half a message; 0 if there is not
 }
 
 const (
@@ -415,10 +416,10 @@ func (c *Conn) endInput() {
 	half := left > 0 && in.want != 0 && !again
 	switch {
 	case !half:
-		x.half = 0
-	case s.ReadTimeout > 0 && (consumed || x.half == 0):
+		in.half = 0
+	case s.ReadTimeout > 0 && (consumed || in.half == 0):
 		// It is a message of which nothing was there before.
-		x.half = max(uint32(s.Wheel.Now()), 1)
+		in.half = max(uint32(s.Wheel.Now()), 1)
 		s.Wheel.Hasten(c, s.ReadTimeout)
 	}
 	c.resetInput(in)
@@ -459,7 +460,7 @@ func (c *Conn) takeBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x.in.consumed > 0 {
-		x.half = 0 // what is left is another message
+		x.in.half = 0 // what is left is another message
 	}
 	c.resetInput(x.in)
 }

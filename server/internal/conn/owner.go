@@ -141,7 +141,7 @@ func (c *Conn) Init(l *Listener, held sock.Held) {
 	}
 	c.active.Store(uint32(s.Wheel.Now()))
 	if l.Preamble {
-		c.ensureExtra().pre = &preamble{pending: true, remote: c.RemoteAddr(), local: c.LocalAddr()}
+		*c.ensureOpening() = opening{header: true, remote: c.RemoteAddr(), local: c.LocalAddr()}
 		c.word.Or(wHandshake)
 	}
 	if l.TLS != nil {
@@ -159,7 +159,7 @@ const started = 1
 func (c *Conn) SetWrapper(wrapper net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ensureExtra().wrapper = wrapper
+	c.ensureLayers().wrapper = wrapper
 }
 
 // Start starts to serve a connection that Init has prepared.
@@ -168,7 +168,7 @@ func (o *Owner) Start(c *Conn) {
 	word := c.word.Load()
 	if word&wHandshake != 0 {
 		c.mu.Lock()
-		c.extra.began = uint32(s.Wheel.Now())
+		c.extra.opening.began = uint32(s.Wheel.Now())
 		c.mu.Unlock()
 		if s.HandshakeTimeout > 0 {
 			s.Wheel.Set(c, s.HandshakeTimeout)
@@ -177,7 +177,7 @@ func (o *Owner) Start(c *Conn) {
 	switch {
 	case word&wHandshake == 0:
 		o.open(c)
-	case c.extra.pre != nil:
+	case c.extra.opening.header:
 		o.preamble(c, true)
 	}
 	o.release(c)

@@ -22,18 +22,10 @@ type Preamble struct {
 // protocol, version 2, has at most 65,551 bytes.
 const maxPreamble = 128 << 10
 
-// A preamble is the state of a header.
-type preamble struct {
-	Preamble
-	pending       bool // the header is not complete; the handler does not know the connection
-	remote, local net.Addr
-	b             []byte // received
-}
-
 // preamble asks Server.Preamble about the bytes that have arrived, at first about none. The worker
 // owns the connection.
 func (o *Owner) preamble(c *Conn, first bool) {
-	s, p := o.shared, c.extra.pre
+	s, p := o.shared, c.extra.opening
 	if !first {
 		n, err := c.recvRaw(o.buf[:min(len(o.buf), maxPreamble-len(p.b))])
 		switch {
@@ -71,14 +63,16 @@ func (o *Owner) preamble(c *Conn, first bool) {
 
 // afterPreamble goes on with a connection whose header is complete.
 func (o *Owner) afterPreamble(c *Conn, got Preamble) {
-	p, t := c.extra.pre, c.tls()
-	rest := p.b[got.N:]
+	x, t := c.extra, c.tls()
+	rest := x.opening.b[got.N:]
 	c.mu.Lock()
-	p.Preamble, p.pending, p.b = got, false, nil
-	if got.Remote == nil && got.Local == nil && got.Value == nil {
-		c.extra.pre = nil
+	if got.Remote != nil || got.Local != nil || got.Value != nil {
+		kept := got
+		x.preamble = &kept
 	}
+	x.opening.header, x.opening.b = false, nil
 	if t == nil {
+		x.opening = nil
 		c.word.And(^uint32(wHandshake))
 		c.giveBack(rest)
 	}
@@ -99,7 +93,7 @@ func (o *Owner) afterPreamble(c *Conn, got Preamble) {
 }
 
 // preambleFailed counts and logs a connection that ended before its header was complete.
-func (s *Shared) preambleFailed(p *preamble, cause error) {
+func (s *Shared) preambleFailed(p *opening, cause error) {
 	from := engine.NameOfPeer(p.remote)
 	if _, refused := cause.(Refusal); refused {
 		s.Refused(from, cause)
@@ -118,8 +112,8 @@ func (s *Shared) preambleFailed(p *preamble, cause error) {
 func (c *Conn) Preamble() Preamble {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.extra == nil || c.extra.pre == nil {
+	if c.extra == nil || c.extra.preamble == nil {
 		return Preamble{}
 	}
-	return c.extra.pre.Preamble
+	return *c.extra.preamble
 }

@@ -65,15 +65,15 @@ func (c *Conn) noteReceived(word uint32, n int) int {
 // ended handles an error of a receive: the end of the stream, or a failure. The lock is held.
 //
 // The system reports a failure of a socket once; afterwards a receive finds the end of the stream.
-// Calls that may get that report are made with the lock held until they have noted it in extra. So
+// Calls that may get that report are made with the lock held until they have noted it in the ending. So
 // here it is known whether an io.EOF is the end of the stream or follows a failure.
 func (c *Conn) ended(err error) error {
 	if err != io.EOF {
 		c.lost(err)
 		return err
 	}
-	if x := c.extra; x != nil && x.failed {
-		return cmp.Or(x.cause, err)
+	if c.found() != noCause {
+		return cmp.Or(c.extra.ending.cause, err)
 	}
 	c.word.Or(wEOF)
 	return err

@@ -12,7 +12,7 @@ import (
 
 // A source is a part of a connection's output that is sent when everything before it was taken by
 // the system: a reader, a file, or bytes that were written behind one of these. The first source is
-// extra.source. While there is one, wOut and wFull are set, so Data is not called, and writes are
+// output.source. While there is one, wOut and wFull are set, so Data is not called, and writes are
 // appended to the list.
 type source struct {
 	next  *source
@@ -91,24 +91,24 @@ func (c *Conn) mayAddSource() error {
 
 // appendSource appends a source. The lock is held.
 func (c *Conn) appendSource(src *source) {
-	x := c.ensureExtra()
-	last := &x.source
+	q := &c.ensureExtra().out
+	last := &q.source
 	for *last != nil {
 		last = &(*last).next
 	}
 	*last = src
 	if was := c.set(wOut | wFull); was&wOut == 0 {
-		c.beginOut(x)
+		c.beginOut(q)
 	}
 }
 
 // writeBehind appends bytes to the sources, if there are any. The lock is held.
 func (c *Conn) writeBehind(bufs ...[]byte) bool {
-	x := c.extra
-	if x == nil || x.source == nil {
+	if c.extra == nil || c.extra.out.source == nil {
 		return false
 	}
-	last := x.source
+	q := &c.extra.out
+	last := q.source
 	for last.next != nil {
 		last = last.next
 	}
@@ -118,7 +118,7 @@ func (c *Conn) writeBehind(bufs ...[]byte) bool {
 	}
 	for _, b := range bufs {
 		last.b = append(last.b, b...)
-		x.behind += len(b)
+		q.behind += len(b)
 		c.shared().Counts.Queued.Add(int64(len(b)))
 	}
 	return true
@@ -127,7 +127,7 @@ func (c *Conn) writeBehind(bufs ...[]byte) bool {
 // feeds reports whether a source is being sent, which goes on after Close and CloseWrite. The lock
 // is held.
 func (c *Conn) feeds() bool {
-	return c.extra != nil && c.extra.source != nil && c.word.Load()&(wAborting|wDead|wShut) == 0
+	return c.extra != nil && c.extra.out.source != nil && c.word.Load()&(wAborting|wDead|wShut) == 0
 }
 
 // feed sends from the sources in their order, until the system takes no more, a reader has nothing,
@@ -157,16 +157,16 @@ func (c *Conn) firstSource() *source {
 	if !c.feeds() {
 		return nil
 	}
-	x := c.extra
-	c.drain(x)
-	if x.head < len(x.queue) || !c.feeds() {
+	q := &c.extra.out
+	c.drain(q)
+	if q.left() > 0 || !c.feeds() {
 		return nil
 	}
-	x.since = c.shared().Wheel.Now() // there is room
-	if x.source.r != nil {
+	q.since = c.shared().Wheel.Now() // there is room
+	if q.source.r != nil {
 		c.word.Or(wNoOut) // unless WantWritable is called from here on, or the reader has something
 	}
-	return x.source
+	return q.source
 }
 
 // sendSource sends a piece of at most most bytes, and reports whether to go on.
@@ -260,10 +260,10 @@ func (c *Conn) sourceSent(src *source, all bool, err error) bool {
 		err = nil
 	}
 	c.mu.Lock()
-	x := c.extra
+	q := &c.extra.out
 	// While it is the last source, the close_notify comes here.
-	for err == nil && all && x.notify && src.next == nil && len(src.b) == 0 {
-		x.notify = false
+	for err == nil && all && q.notify && src.next == nil && len(src.b) == 0 {
+		q.notify = false
 		c.mu.Unlock()
 		err = c.tls().notify()
 		c.mu.Lock()
@@ -277,9 +277,9 @@ func (c *Conn) sourceSent(src *source, all bool, err error) bool {
 	}
 	done := err == nil && all && len(src.b) == 0
 	if done {
-		x.source = src.next
-		if x.source == nil {
-			c.drain(x) // clears wOut and wFull, if nothing is queued
+		q.source = src.next
+		if q.source == nil {
+			c.drain(q) // clears wOut and wFull, if nothing is queued
 		}
 	}
 	c.mu.Unlock()
@@ -295,7 +295,7 @@ func (c *Conn) takeBehind(src *source) []byte {
 	defer c.mu.Unlock()
 	b := src.b
 	src.b = nil
-	c.extra.behind -= len(b)
+	c.extra.out.behind -= len(b)
 	c.shared().Counts.Queued.Add(int64(-len(b)))
 	return b
 }
@@ -324,10 +324,10 @@ func (c *Conn) sendPiece(b []byte) bool {
 		}
 	}
 	if len(b) > 0 {
-		c.push(c.extra, b)
+		c.extra.out.push(&c.shared().buffers, b)
 		c.shared().Counts.Queued.Add(int64(len(b)))
 		if c.rated {
-			c.drain(c.extra) // as much as is allowed
+			c.drain(&c.extra.out) // as much as is allowed
 		}
 	}
 	return true
@@ -337,7 +337,7 @@ func (c *Conn) sendPiece(b []byte) bool {
 func (c *Conn) took() {
 	now := c.shared().Wheel.Now()
 	c.touch(uint32(now))
-	c.extra.since = now
+	c.extra.out.since = now
 }
 
 // close closes what the source reads from. An error has no consequence, because nothing more is
@@ -358,13 +358,12 @@ func (src *source) close() error {
 func (c *Conn) dropSources() {
 	for {
 		c.mu.Lock()
-		x := c.extra
-		if x == nil || x.source == nil {
+		if c.extra == nil || c.extra.out.source == nil {
 			c.mu.Unlock()
 			return
 		}
-		src := x.source
-		x.source = src.next
+		src := c.extra.out.source
+		c.extra.out.source = src.next
 		c.mu.Unlock()
 		c.shared().Guard("a source's Close panicked", src.close)
 	}

@@ -35,43 +35,58 @@ type Key Conn
 // Key returns the key of a connection.
 func (c *Conn) Key() *Key { return (*Key)(c) }
 
-// An extra has the fields that most connections do not need most of the time.
+// An extra has what most connections do not need most of the time, in parts. Those that a message
+// needs are values, and come from the pool with it. The others are made when they are needed.
 type extra struct {
-	queue  []byte // queue[head:] is to be sent
-	head   int
-	memory *buffer       // that the queue is in, or nil
-	vec    [][]byte      // used by sendVec
-	since  uint64        // tick at which the peer last took queued bytes
-	began  uint32        // tick at which the TLS handshake, or the wait for a header, began
-	half   uint32        // tick since which the input is half a message; 0 if it is not
-	idle   time.Duration // instead of IdleTimeout; negative means never
-	slow   time.Duration // instead of WriteTimeout; negative means never
-	cause  error         // for the handler's Close
-	failed bool          // cause is set, and stays
-	vague  bool          // unless a better one comes (see lost)
-	shut   bool          // shut down sending when no bytes are queued
-	notify bool          // TLS sends a close_notify when no source is left
+	out  output  // what is to be sent
+	in   *input  // what was received and not consumed
+	back *[]byte // bytes for the input, see giveBack
 
-	transport transport // unless that is TLS
-	hijacked  *hijacked
-	in        *input
-	back      *[]byte // bytes for the input, see giveBack
-
-	source *source // the first of a list
-	behind int     // bytes that were written behind sources
-
-	wrapper net.Conn  // to be closed at the end; nil for most connections
-	pre     *preamble // nil without Server.Preamble, and where that has found nothing
-	timers  *Timer    // those of AfterFunc that were not called, the next one first
-	ctx     *cancelable
-	rates   *rates // nil without ReadRate and WriteRate
+	own      timeouts  // instead of the server's
+	timers   *Timer    // those of AfterFunc that were not called, the next one first
+	rates    *rates    // nil without ReadRate and WriteRate
+	opening  *opening  // until the handler knows the connection
+	preamble *Preamble // nil without Server.Preamble, and where that has found nothing
+	layers   *layers   // nil for most connections
+	hijacked *hijacked
+	ending   *ending // nil if nothing has failed, and without a context
 }
 
-// A cancelable is the context of a connection.
-type cancelable struct {
-	context.Context
+// An opening is the state of a connection before the handler knows it: while its header and its TLS
+// handshake are unfinished.
+type opening struct {
+	began         uint32 // tick at which the wait for them began
+	header        bool   // the header is not complete
+	remote, local net.Addr
+	b             []byte // received of the header
+}
+
+// Layers are what lies above and below a connection that is not just a socket.
+type layers struct {
+	transport transport // unless that is TLS
+	wrapper   net.Conn  // to be closed at the end
+}
+
+// Timeouts are IdleTimeout and WriteTimeout of a connection that has its own. Zero means those of
+// the server, and a negative time never.
+type timeouts struct{ idle, slow time.Duration }
+
+// An ending is why a connection ends, and the context that ends with it.
+type ending struct {
+	cause  error // for the handler's Close
+	found  finding
+	ctx    context.Context // nil until the handler asks for it
 	cancel context.CancelCauseFunc
 }
+
+// A finding is what is known of the cause of a failure. It only increases.
+type finding uint8
+
+const (
+	noCause    finding = iota // nothing has failed
+	vagueCause                // the cause stays unless a better one comes (see lost)
+	knownCause                // the cause stays
+)
 
 // A transport lies between a connection and its handler, such as encryption. It receives by
 // recvRaw and sends by send.
@@ -86,7 +101,7 @@ func (c *Conn) transport() transport {
 	if t := c.tls(); t != nil {
 		return t
 	}
-	return c.extra.transport
+	return c.extra.layers.transport
 }
 
 // ensureExtra returns the extra, and makes it if there is none. The lock is held.
@@ -100,16 +115,41 @@ func (c *Conn) ensureExtra() *extra {
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *Conn) dropExtra() {
 	x := c.extra
-	if x == nil || c.word.Load()&wHandshake != 0 ||
-		len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 ||
-		x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil ||
-		x.source != nil || x.timers != nil || x.ctx != nil ||
-		x.rates != nil || x.pre != nil || x.wrapper != nil {
+	if x == nil || len(x.out.queue) > 0 || x.out.shut || x.out.source != nil ||
+		x.in != nil || x.back != nil || x.own != (timeouts{}) || x.timers != nil || x.rates != nil ||
+		x.opening != nil || x.preamble != nil || x.layers != nil || x.hijacked != nil || x.ending != nil {
 		return
 	}
 	c.extra = nil
-	x.since, x.half = 0, 0
+	x.out.since = 0
 	c.shared().extras.Put(x)
+}
+
+// ensureLayers returns the layers, and makes them if there are none. The lock is held.
+func (c *Conn) ensureLayers() *layers {
+	x := c.ensureExtra()
+	if x.layers == nil {
+		x.layers = new(layers)
+	}
+	return x.layers
+}
+
+// ensureEnding returns the ending, and makes it if there is none. The lock is held.
+func (c *Conn) ensureEnding() *ending {
+	x := c.ensureExtra()
+	if x.ending == nil {
+		x.ending = new(ending)
+	}
+	return x.ending
+}
+
+// ensureOpening returns the opening, and makes it if there is none. The lock is held.
+func (c *Conn) ensureOpening() *opening {
+	x := c.ensureExtra()
+	if x.opening == nil {
+		x.opening = new(opening)
+	}
+	return x.opening
 }
 
 // The state word of a connection has the bits of its life, its input and its output. They are in

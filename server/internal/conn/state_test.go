@@ -22,8 +22,8 @@ func TestLongestTimeout(t *testing.T) {
 	s.WriteTimeout = time.Second
 	c := &Conn{link: &link{listener: &Listener{shared: s}}}
 	c.word.Store(wOut)
-	c.ensureExtra().since = s.Wheel.Now()
-	c.extra.idle = math.MaxInt64
+	c.ensureExtra().out.since = s.Wheel.Now()
+	c.extra.own.idle = math.MaxInt64
 	s.expired(c)
 	if !s.Wheel.Stop(c) {
 		t.Error("WriteTimeout is forgotten for an IdleTimeout of 292 years")

@@ -73,7 +73,7 @@ func (c *Conn) timedOut(a *alarm, word uint32) error {
 	k := &c.shared().Counts
 	switch {
 	case word&wHandshake != 0:
-		if a.past(c.shared().HandshakeTimeout, c.extra.began) {
+		if a.past(c.shared().HandshakeTimeout, c.extra.opening.began) {
 			return ErrHandshake // counted when the connection ends
 		}
 	case c.isSlow(a, word):
@@ -99,21 +99,21 @@ func (c *Conn) isSlow(a *alarm, word uint32) bool {
 		limit = c.lingerLimit()
 	}
 	if word&(wNoOut|wClosing) == wNoOut {
-		c.extra.since = a.wheel.Now() // the peer is not waited for
+		c.extra.out.since = a.wheel.Now() // the peer is not waited for
 	}
-	return a.past(limit, uint32(c.extra.since))
+	return a.past(limit, uint32(c.extra.out.since))
 }
 
 // isStalled reports whether half a message has waited for the rest for too long. The lock is held.
 func (c *Conn) isStalled(a *alarm, word uint32) bool {
 	x := c.extra
-	if x == nil || x.half == 0 || word&(wClosing|wHijacked) != 0 {
+	if x == nil || x.in == nil || x.in.half == 0 || word&(wClosing|wHijacked) != 0 {
 		return false
 	}
 	if word&(wPaused|wFull|wAgain|wNoIn) != 0 {
-		x.half = max(uint32(a.wheel.Now()), 1)
+		x.in.half = max(uint32(a.wheel.Now()), 1)
 	}
-	if !a.past(c.shared().ReadTimeout, x.half) {
+	if !a.past(c.shared().ReadTimeout, x.in.half) {
 		return false
 	}
 	if word&wOwned != 0 { // Data may be about to consume it
@@ -139,8 +139,8 @@ func (c *Conn) isIdle(a *alarm, word uint32) bool {
 
 // idleLimit returns the idle timeout of the connection; 0 means never. The lock is held.
 func (c *Conn) idleLimit() time.Duration {
-	if x := c.extra; x != nil && x.idle != 0 {
-		return max(x.idle, 0)
+	if x := c.extra; x != nil && x.own.idle != 0 {
+		return max(x.own.idle, 0)
 	}
 	return c.shared().IdleTimeout
 }
@@ -153,7 +153,7 @@ func (c *Conn) SetIdleTimeout(d time.Duration) {
 	}
 	s := c.shared()
 	c.touch(uint32(s.Wheel.Now()))
-	c.ensureExtra().idle = d
+	c.ensureExtra().own.idle = d
 	if limit := c.idleLimit(); limit > 0 {
 		s.Wheel.Hasten(c, limit) // expired checks the other timeouts as well
 	}
@@ -161,8 +161,8 @@ func (c *Conn) SetIdleTimeout(d time.Duration) {
 
 // writeLimit returns the write timeout of the connection; 0 means never. The lock is held.
 func (c *Conn) writeLimit() time.Duration {
-	if x := c.extra; x != nil && x.slow != 0 {
-		return max(x.slow, 0)
+	if x := c.extra; x != nil && x.own.slow != 0 {
+		return max(x.own.slow, 0)
 	}
 	return c.shared().WriteTimeout
 }
@@ -175,9 +175,9 @@ func (c *Conn) SetWriteTimeout(d time.Duration) {
 		return
 	}
 	s, x := c.shared(), c.ensureExtra()
-	x.slow = d
+	x.own.slow = d
 	if word&wOut != 0 {
-		x.since = s.Wheel.Now()
+		x.out.since = s.Wheel.Now()
 		if c.writeLimit() > 0 || word&wClosing != 0 {
 			s.Wheel.Hasten(c, c.lingerLimit())
 		}

@@ -66,7 +66,7 @@ func (c *Conn) startTLS(config *tls.Config) {
 	t := &tlsConn{conn: c, stack: s}
 	t.link = link{c.link.listener, t}
 	c.link = &t.link
-	c.ensureExtra()
+	c.ensureOpening()
 	c.wrapped = true
 	c.word.Or(wHandshake)
 }
@@ -82,8 +82,9 @@ func (t *tlsConn) takeOver() {
 	if t.detach() {
 		t.pump.Feed(s.first, tlsBuffers)
 		more = t.pump.Arrived()
-		c.dropExtra()
 	}
+	c.extra.opening = nil
+	c.dropExtra()
 	c.setMore(more)
 }
 
@@ -331,7 +332,7 @@ func (c *Conn) notifyLater() (bool, error) {
 	err := c.sendable()
 	later := err == nil && c.feeds()
 	if later {
-		c.extra.notify = true
+		c.extra.out.notify = true
 	}
 	return later, err
 }

@@ -14,7 +14,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 	n, err := 0, error(nil)
 	c.mu.Lock()
-	// extra.shut need not be looked at, because it implies wOut.
+	// output.shut need not be looked at, because it implies wOut.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated &&
 		len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.shared().Wheel.Now()))
@@ -92,10 +92,10 @@ func (c *Conn) writeOn(n int, err error, total int, bufs ...[]byte) (int, error)
 			return total, nil
 		}
 	}
-	x := c.ensureExtra()
-	x.vec = append(x.vec[:0], bufs...)
-	x.vec[0] = x.vec[0][n:]
-	return c.sendVec(x, total, n, err == nil)
+	q := &c.ensureExtra().out
+	q.vec = append(q.vec[:0], bufs...)
+	q.vec[0] = q.vec[0][n:]
+	return c.sendVec(q, total, n, err == nil)
 }
 
 // mayWrite returns an error if nothing can be written. The lock is held.
@@ -153,12 +153,12 @@ func (c *Conn) join(total int, bufs ...[]byte) bool {
 	if c.word.Load()&(wHeld|wOver|wShut) != wHeld || total > maxHeld {
 		return false
 	}
-	x := c.extra
-	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.shared().MaxQueued {
+	q := &c.extra.out
+	if n := len(q.queue); n+total > maxGathered || n-q.head >= c.shared().MaxQueued {
 		return false
 	}
 	for _, b := range bufs {
-		c.push(x, b)
+		q.push(&c.shared().buffers, b)
 	}
 	return true
 }
@@ -171,8 +171,8 @@ func (c *Conn) hold(total int, bufs ...[]byte) bool {
 	if c.rated || word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
 		return false
 	}
-	x := c.ensureExtra()
-	if len(x.queue)+total > maxGathered {
+	q := &c.ensureExtra().out
+	if len(q.queue)+total > maxGathered {
 		return false
 	}
 	if word = c.word.Or(wHeld); word&(wGather|wHeld) == 0 { // the call has returned in this moment
@@ -180,7 +180,7 @@ func (c *Conn) hold(total int, bufs ...[]byte) bool {
 		return false
 	}
 	for _, b := range bufs {
-		c.push(x, b)
+		q.push(&c.shared().buffers, b)
 	}
 	return true
 }
@@ -196,40 +196,40 @@ func (c *Conn) SendGathered() {
 
 // sendHeld sends what was held. The lock is held.
 func (c *Conn) sendHeld() {
-	x := c.extra
+	q := &c.extra.out
 	if c.word.And(^uint32(wHeld|wGather))&wHeld == 0 {
 		return
 	}
-	n, err := c.sendSocket(x.queue[x.head:])
-	if x.head += n; x.head == len(x.queue) {
-		c.emptied(x)
+	n, err := c.sendSocket(q.queue[q.head:])
+	if q.head += n; q.head == len(q.queue) {
+		c.emptied(q)
 		return
 	}
 	if n > 0 && err == nil {
-		n, err = c.sendSocket(x.queue[x.head:])
-		x.head += n
+		n, err = c.sendSocket(q.queue[q.head:])
+		q.head += n
 	}
 	if err != nil && err != sock.ErrWouldBlock {
-		c.dropQueue(x)
+		q.drop(&c.shared().buffers)
 		c.lost(err)
 		return
 	}
-	c.queued(x, len(x.queue)-x.head)
+	c.queued(q, q.left())
 }
 
-// sendVec sends what was held and then the buffers of x.vec, unless bytes are queued before or
+// sendVec sends what was held and then the buffers of q.vec, unless bytes are queued before or
 // trying is in vain, and queues what the system does not take. n bytes of the write's total were
 // sent before. The lock is held.
-func (c *Conn) sendVec(x *extra, total, n int, try bool) (int, error) {
+func (c *Conn) sendVec(q *output, total, n int, try bool) (int, error) {
 	held := 0 // bytes in front of the write
 	if c.word.Load()&wHeld != 0 {
 		c.word.And(^uint32(wHeld))
-		held = len(x.queue) - x.head
-		x.vec = append(x.vec, nil)
-		copy(x.vec[1:], x.vec)
-		x.vec[0] = x.queue[x.head:]
+		held = q.left()
+		q.vec = append(q.vec, nil)
+		copy(q.vec[1:], q.vec)
+		q.vec[0] = q.queue[q.head:]
 	}
-	vec := x.vec
+	vec := q.vec
 	left := held + total - n
 	for try && left > 0 && !c.rated && c.word.Load()&wOut == 0 {
 		k, err := c.held.SendV(vec)
@@ -237,7 +237,7 @@ func (c *Conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 		left -= k
 		if h := min(k, held); h > 0 {
 			held -= h
-			x.head += h
+			q.head += h
 		}
 		for k > 0 && len(vec) > 0 {
 			j := min(k, len(vec[0]))
@@ -251,8 +251,8 @@ func (c *Conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 		}
 		if err != nil {
 			sent := max(held+total-left, 0)
-			clear(x.vec)
-			c.dropQueue(x)
+			clear(q.vec)
+			q.drop(&c.shared().buffers)
 			c.lost(err)
 			return sent, err
 		}
@@ -260,44 +260,44 @@ func (c *Conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	if left > 0 {
 		for i, b := range vec {
 			if i > 0 || held == 0 {
-				c.push(x, b)
+				q.push(&c.shared().buffers, b)
 			}
 		}
 	}
-	clear(x.vec) // the slices belong to the caller
+	clear(q.vec) // the slices belong to the caller
 	if left == 0 {
 		if c.word.Load()&wOut == 0 {
-			c.emptied(x)
+			c.emptied(q)
 		}
 		return total, nil
 	}
-	c.queued(x, left)
+	c.queued(q, left)
 	if c.rated {
-		c.drain(x) // as much as is allowed
+		c.drain(q) // as much as is allowed
 	}
 	return total, nil
 }
 
 // queued notes that n more bytes are queued. The lock is held.
-func (c *Conn) queued(x *extra, n int) {
+func (c *Conn) queued(q *output, n int) {
 	s := c.shared()
 	s.Counts.Queued.Add(int64(n))
 	bits := uint32(wOut)
-	if len(x.queue)-x.head > s.MaxQueued/2 {
+	if q.left() > s.MaxQueued/2 {
 		bits |= wFull
 	}
 	if c.word.Load()&bits == bits {
 		return
 	}
 	if was := c.set(bits); was&wOut == 0 {
-		c.beginOut(x)
+		c.beginOut(q)
 	}
 }
 
 // beginOut begins the time for WriteTimeout. The lock is held.
-func (c *Conn) beginOut(x *extra) {
+func (c *Conn) beginOut(q *output) {
 	s := c.shared()
-	x.since = s.Wheel.Now()
+	q.since = s.Wheel.Now()
 	if limit := c.writeLimit(); limit > 0 {
 		s.Wheel.Hasten(c, limit)
 	}
@@ -314,39 +314,15 @@ func (c *Conn) WantWritable() {
 func (c *Conn) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x := c.extra; x != nil && x.source != nil {
-		x.since = c.shared().Wheel.Now()
+	if x := c.extra; x != nil && x.out.source != nil {
+		x.out.since = c.shared().Wheel.Now()
 		c.word.And(^uint32(wNoOut))
 	}
 }
 
-// push appends to the queue. The lock is held.
-func (c *Conn) push(x *extra, b []byte) {
-	if len(x.queue)+len(b) > cap(x.queue) {
-		have := len(x.queue) - x.head
-		if need := have + len(b); need > cap(x.queue)/2 {
-			s := c.shared()
-			next := s.buffers.get(max(need+need/4, 2048))
-			copy(next.b, x.queue[x.head:])
-			s.buffers.put(x.memory)
-			x.memory = next
-		} else {
-			copy(x.memory.b, x.queue[x.head:])
-		}
-		x.queue, x.head = x.memory.b[:have], 0
-	}
-	x.queue = append(x.queue, b...)
-}
-
-// dropQueue empties the queue. The lock is held.
-func (c *Conn) dropQueue(x *extra) {
-	c.shared().buffers.put(x.memory)
-	x.memory, x.queue, x.head = nil, nil, 0
-}
-
 // emptied is called when the last byte of the queue was sent. The lock is held.
-func (c *Conn) emptied(x *extra) {
-	c.dropQueue(x)
+func (c *Conn) emptied(q *output) {
+	q.drop(&c.shared().buffers)
 	c.dropExtra()
 }
 
@@ -360,7 +336,7 @@ func (c *Conn) flush() (goOn bool) {
 	if word&wAborting != 0 {
 		return false
 	}
-	if word&wOut != 0 && !c.drain(c.extra) || word&wHijacked != 0 {
+	if word&wOut != 0 && !c.drain(&c.extra.out) || word&wHijacked != 0 {
 		return false
 	}
 	return c.word.And(^uint32(wWritable))&wWritable != 0
@@ -368,24 +344,24 @@ func (c *Conn) flush() (goOn bool) {
 
 // drain sends queued bytes, and reports whether at most half of the write queue is still in use.
 // The lock is held.
-func (c *Conn) drain(x *extra) bool {
+func (c *Conn) drain(q *output) bool {
 	s := c.shared()
-	for x.head < len(x.queue) {
-		allowed := len(x.queue) - x.head
+	for q.head < len(q.queue) {
+		allowed := q.left()
 		if c.rated {
-			allowed = c.allow(&x.rates.out, allowed)
+			allowed = c.allow(&c.extra.rates.out, allowed)
 		}
 		if allowed == 0 {
 			break
 		}
-		n, err := c.sendSocket(x.queue[x.head : x.head+allowed])
+		n, err := c.sendSocket(q.queue[q.head : q.head+allowed])
 		if n > 0 {
 			if c.rated {
-				x.rates.out.took(n)
+				c.extra.rates.out.took(n)
 			}
-			x.head += n
+			q.head += n
 			s.Counts.Queued.Add(-int64(n))
-			x.since = s.Wheel.Now()
+			q.since = s.Wheel.Now()
 		}
 		if err == sock.ErrWouldBlock {
 			break
@@ -395,10 +371,10 @@ func (c *Conn) drain(x *extra) bool {
 			return false
 		}
 	}
-	left := len(x.queue) - x.head
-	if x.source != nil {
+	left := q.left()
+	if q.source != nil {
 		if left == 0 {
-			c.dropQueue(x)
+			q.drop(&c.shared().buffers)
 		}
 		return false
 	}
@@ -408,11 +384,11 @@ func (c *Conn) drain(x *extra) bool {
 	c.word.And(^uint32(wFull))
 	if left == 0 {
 		c.word.And(^uint32(wOut))
-		if x.shut {
-			x.shut = false
+		if q.shut {
+			q.shut = false
 			c.shutLocked()
 		}
-		c.emptied(x)
+		c.emptied(q)
 	}
 	return true
 }
@@ -431,7 +407,7 @@ func (c *Conn) shut() error {
 		return err
 	}
 	if c.sendHeld(); c.word.Load()&wOut != 0 {
-		c.extra.shut = true
+		c.extra.out.shut = true
 		return nil
 	}
 	return c.shutLocked()
@@ -453,7 +429,7 @@ func (c *Conn) sendable() error {
 	switch {
 	case word&wHijacked != 0:
 		return errHijacked
-	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
+	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.out.shut:
 		return net.ErrClosed
 	}
 	return nil
@@ -470,5 +446,5 @@ func (c *Conn) queuedBytes() int {
 	if c.extra == nil {
 		return 0
 	}
-	return len(c.extra.queue) - c.extra.head + c.extra.behind
+	return c.extra.out.total()
 }
