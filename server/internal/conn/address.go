@@ -59,3 +59,12 @@ func (c *Conn) LogValue() slog.Value {
 	}
 	return slog.GroupValue(attrs...)
 }
+
+func (c *Conn) TLS() *tls.ConnectionState {
+	t := c.tls()
+	if t == nil {
+		return nil
+	}
+	state := t.state()
+	return &state
+}

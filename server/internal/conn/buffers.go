@@ -3,6 +3,9 @@ package conn
 import (
 	"math/bits"
 	"sync"
+	"unsafe"
+
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 )
 
 // A buffer is a piece of memory for the input or the output of a connection.
@@ -47,3 +50,13 @@ func (p *buffers) put(list *buffer) {
 		b = next
 	}
 }
+
+// tlsBuffers have 32 KiB, with the fields of a Buffer.
+var tlsBuffers = tlsrecord.NewBuffers(func() *tlsrecord.Buffer {
+	b := new(struct {
+		tlsrecord.Buffer
+		room [32<<10 - unsafe.Sizeof(tlsrecord.Buffer{})]byte
+	})
+	b.B = b.room[:]
+	return &b.Buffer
+})

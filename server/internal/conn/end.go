@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"syscall"
-	"time"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -196,35 +195,50 @@ func (c *Conn) cancelContext() {
 	}
 }
 
-// Late prepares a connection that was accepted before Shutdown, and is added after it began. over
-// says that the time for first requests is over. The connection is not started.
-func (c *Conn) Late(over bool) {
-	if over {
-		c.word.Or(wLast | wResumed)
-	} else {
-		c.word.Or(wGrace)
+// closeHijacked is Close of a hijacker's net.Conn. After Resume it closes nothing.
+func (c *Conn) closeHijacked(h *hijacked) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.extra == nil || c.extra.hijacked != h {
+		return net.ErrClosed
 	}
+	return c.end(wClosing)
 }
 
-// LastRequest ends a connection's stream because of Shutdown, or leaves it open for
-// the first request, if it was accepted within the grace.
-func (c *Conn) LastRequest(grace time.Duration) {
-	s := c.shared()
-	young := int64(int32(uint32(s.Wheel.Now())-c.active.Load())) <= int64(s.Wheel.Ticks(grace))
-	if young && c.word.Load()&wReceived == 0 {
-		// If the handler has received nothing when the bit is set, the answer is still to come, and
-		// finds the bit. If it has received something, the answer may have been sent already.
-		if c.word.Or(wGrace)&wReceived == 0 {
+// endHijacked closes a connection whose socket was given to a hijacker. The lock is held.
+func (c *Conn) endHijacked(bits uint32) {
+	x := c.extra
+	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
+		l.SetLinger(0)
+	}
+	x.hijacked.nc.Close()
+	c.releaseHijacked(bits | wAborting) // there is no socket to send on
+}
+
+// cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
+func (c *Conn) cancelHijack() {
+	x, why := c.extra, net.ErrClosed
+	if c.found() != noCause {
+		why = x.ending.cause
+	}
+	x.hijacked.resolve(nil, why)
+	x.hijacked = nil
+}
+
+// releaseHijacked ends a hijack. If the connection has no owner, a worker is woken. The lock is
+// held.
+func (c *Conn) releaseHijacked(bits uint32) {
+	for {
+		word := c.word.Load()
+		next := word&^(wHijacked|wReleased|wPaused) | bits
+		if word&wReleased != 0 {
+			next &^= wOwned
+		}
+		if c.word.CompareAndSwap(word, next) {
+			if next&wOwned == 0 {
+				c.wake()
+			}
 			return
 		}
-		c.word.And(^uint32(wGrace))
-	}
-	c.set(wLast | wResumed)
-}
-
-// EndGrace ends the stream of a connection whose first request was answered, or whose time is over.
-func (c *Conn) EndGrace() {
-	if c.word.And(^uint32(wGrace))&wGrace != 0 {
-		c.set(wLast | wResumed)
 	}
 }

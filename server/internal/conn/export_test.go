@@ -49,7 +49,7 @@ func (c *Conn) AbortAndSet(dead func(reached func() bool)) (armed func() bool) {
 func (c *Conn) Idles() bool { return c.word.Load()&(wHandshake|wOwned) == 0 }
 
 // TLSStack returns what makes the TLS of a connection that stays with crypto/tls.
-func (c *Conn) TLSStack() *tlsStack { return c.tls().stack }
+func (c *Conn) TLSStack() *tlsStack { return c.secured().stack }
 
 // Read reads as a worker does.
 func (t *tlsStack) Read(b []byte) (int, error) { return t.conn.tls().Read(b) }

@@ -50,7 +50,7 @@ func (o *Owner) finish(c *Conn) {
 	}
 	c.mu.Unlock()
 	if word&wHandshake != 0 {
-		s.handshakeFailed(c, cause)
+		s.openingFailed(c, cause)
 		o.free(c)
 		return
 	}
@@ -91,4 +91,23 @@ func (o *Owner) free(c *Conn) {
 	if wrapper != nil {
 		s.Guard("Close of a wrapped connection panicked", wrapper.Close) // its socket is closed
 	}
+}
+
+// Panicked closes the connection whose handler has panicked, or has called runtime.Goexit: then
+// value is nil.
+func (o *Owner) Panicked(value any) {
+	s, c := o.shared, o.current
+	o.current = nil
+	s.Label()
+	c.endCall()
+	e := s.Panicked("handler panicked", value, c.RemoteAddr())
+	if c.word.Load()&wDead != 0 {
+		o.free(c)
+		return
+	}
+	c.fail(e)
+	// Release it by a post. Ending it here could call the handler's Close, and a panic of that
+	// would not be recovered.
+	c.word.And(^uint32(wOwned))
+	c.wake()
 }

@@ -3,6 +3,7 @@ package conn
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -106,11 +107,7 @@ func (p *handshakes) init() {
 // handshake is called instead of Data while the handshake is unfinished.
 func (o *Owner) handshake(c *Conn) {
 	s := o.shared
-	if c.extra.opening.header {
-		o.preamble(c, false)
-		return
-	}
-	t := c.tls().stack
+	t := c.secured().stack
 	h := t.hs
 	switch {
 	case h.ctx == nil:
@@ -130,7 +127,7 @@ func (o *Owner) handshake(c *Conn) {
 		c.word.And(^uint32(wHandshake))
 		s.Counts.Handshaking.Add(-1)
 		s.Counts.Handshakes.Add(1)
-		c.tls().takeOver()
+		c.secured().takeOver()
 		o.open(c)
 	default:
 		c.word.Or(wPaused)
@@ -360,14 +357,7 @@ func (t *tlsStack) waitForPeer() error {
 
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
 func (s *Shared) handshakeFailed(c *Conn, cause error) {
-	if p := c.extra.opening; p.header {
-		if c.link.listener.TLS != nil {
-			s.Counts.Handshaking.Add(-1)
-		}
-		s.preambleFailed(p, cause)
-		return
-	}
-	h := c.tls().stack.hs
+	h := c.secured().stack.hs
 	if h.ctx != nil {
 		h.cancel()
 		s.handshakes.mu.Lock()
@@ -387,4 +377,17 @@ func (s *Shared) handshakeFailed(c *Conn, cause error) {
 	}
 	s.Log(slog.LevelDebug, "TLS handshake failed",
 		"remote", engine.NameOfPeer(h.from), "err", cause)
+}
+
+// startTLS puts TLS on a new connection.
+func (c *Conn) startTLS(config *tls.Config) {
+	s := &tlsStack{conn: c}
+	s.hs = &handshake{tls: s, from: c.RemoteAddr()}
+	s.tls = tlsrecord.Server((*tlsInner)(s), config, &c.shared().tlsOptions)
+	t := &tlsConn{conn: c, stack: s}
+	t.link = link{c.link.listener, t}
+	c.link = &t.link
+	c.ensureOpening()
+	c.wrapped = true
+	c.word.Or(wHandshake)
 }

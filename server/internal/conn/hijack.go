@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
@@ -94,36 +93,6 @@ func (c *Conn) handOver() {
 	}
 }
 
-// closeHijacked is Close of a hijacker's net.Conn. After Resume it closes nothing.
-func (c *Conn) closeHijacked(h *hijacked) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.extra == nil || c.extra.hijacked != h {
-		return net.ErrClosed
-	}
-	return c.end(wClosing)
-}
-
-// endHijacked closes a connection whose socket was given to a hijacker. The lock is held.
-func (c *Conn) endHijacked(bits uint32) {
-	x := c.extra
-	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
-		l.SetLinger(0)
-	}
-	x.hijacked.nc.Close()
-	c.releaseHijacked(bits | wAborting) // there is no socket to send on
-}
-
-// cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
-func (c *Conn) cancelHijack() {
-	x, why := c.extra, net.ErrClosed
-	if c.found() != noCause {
-		why = x.ending.cause
-	}
-	x.hijacked.resolve(nil, why)
-	x.hijacked = nil
-}
-
 func (c *Conn) Resume() error {
 	t := c.tls()
 	if t != nil {
@@ -157,43 +126,6 @@ func (c *Conn) Resume() error {
 		c.set(wResumed | wAgain)
 	}
 	return nil
-}
-
-// releaseHijacked ends a hijack. If the connection has no owner, a worker is woken. The lock is
-// held.
-func (c *Conn) releaseHijacked(bits uint32) {
-	for {
-		word := c.word.Load()
-		next := word&^(wHijacked|wReleased|wPaused) | bits
-		if word&wReleased != 0 {
-			next &^= wOwned
-		}
-		if c.word.CompareAndSwap(word, next) {
-			if next&wOwned == 0 {
-				c.wake()
-			}
-			return
-		}
-	}
-}
-
-// A hijacked is the net.Conn of Hijack. While bytes are queued the server still has the socket, and
-// Read and Write wait until it has sent them.
-type hijacked struct {
-	conn  *Conn
-	ready chan struct{} // closed when nc or err is set
-	nc    net.Conn      // the connection of package net, or
-	err   error         // why there is none
-
-	mu               sync.Mutex
-	rest             []byte // bytes of the input, which Read returns first
-	reading, writing deadline
-}
-
-// A deadline is a read or write deadline that applies while there is no socket.
-type deadline struct {
-	at    time.Time
-	moved chan struct{} // closed when at changes; nil if no call waits
 }
 
 func (d *deadline) set(at time.Time) {
@@ -319,7 +251,8 @@ func (h *hijacked) NetConn() net.Conn {
 	return h.nc
 }
 
-func (h *hijacked) LocalAddr() net.Addr  { return h.conn.LocalAddr() }
+func (h *hijacked) LocalAddr() net.Addr { return h.conn.LocalAddr() }
+
 func (h *hijacked) RemoteAddr() net.Addr { return h.conn.RemoteAddr() }
 
 func (h *hijacked) SetDeadline(at time.Time) error {

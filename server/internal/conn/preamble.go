@@ -4,23 +4,37 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
-	"net"
 
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A Preamble is a server.Preamble.
-type Preamble struct {
-	N             int
-	Remote, Local net.Addr
-	Value         any
-}
-
 // maxPreamble bounds the bytes of a header, and of what arrives with it. A header of the PROXY
 // protocol, version 2, has at most 65,551 bytes.
 const maxPreamble = 128 << 10
+
+// opening goes on with the opening of a connection, instead of Data.
+func (o *Owner) opening(c *Conn) {
+	if c.extra.opening.header {
+		o.preamble(c, false)
+	} else {
+		o.handshake(c)
+	}
+}
+
+// openingFailed counts and logs a connection that ended before the handler knew it.
+func (s *Shared) openingFailed(c *Conn, cause error) {
+	p := c.extra.opening
+	if !p.header {
+		s.handshakeFailed(c, cause)
+		return
+	}
+	if c.link.listener.TLS != nil {
+		s.Counts.Handshaking.Add(-1)
+	}
+	s.preambleFailed(p, cause)
+}
 
 // preamble asks Server.Preamble about the bytes that have arrived, at first about none. The worker
 // owns the connection.
@@ -63,7 +77,7 @@ func (o *Owner) preamble(c *Conn, first bool) {
 
 // afterPreamble goes on with a connection whose header is complete.
 func (o *Owner) afterPreamble(c *Conn, got Preamble) {
-	x, t := c.extra, c.tls()
+	x, secure := c.extra, c.tls() != nil
 	rest := x.opening.b[got.N:]
 	c.mu.Lock()
 	if got.Remote != nil || got.Local != nil || got.Value != nil {
@@ -71,15 +85,15 @@ func (o *Owner) afterPreamble(c *Conn, got Preamble) {
 		x.preamble = &kept
 	}
 	x.opening.header, x.opening.b = false, nil
-	if t == nil {
+	if !secure {
 		x.opening = nil
 		c.word.And(^uint32(wHandshake))
 		c.giveBack(rest)
 	}
 	c.dropExtra()
 	c.mu.Unlock()
-	if t != nil {
-		s := t.stack
+	if secure {
+		s := c.secured().stack
 		s.hs.from = c.RemoteAddr()
 		if s.first = append(s.first, rest...); len(rest) > 0 {
 			o.handshake(c)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/serving/clock"
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/internal/serving/wheel"
 	"github.com/socknotify/socknotify/server/internal/engine"
@@ -75,23 +74,6 @@ type Shared struct {
 	handshakes handshakes
 }
 
-// Init prepares everything that is not exported, and the wheel.
-func (s *Shared) Init(server Server) {
-	s.server = server
-	s.extras.New = func() any { return new(extra) }
-	s.inputs.New = func() any { return new(input) }
-	s.tlsOptions = tlsrecord.Options{
-		Ahead: tlsBuffers,
-		Keep:  func(tls.ConnectionState) bool { return s.CryptoTLS },
-		Kept:  func(error) { s.Counts.CryptoTLS.Add(1) },
-	}
-	s.traffic = new(traffic)
-	s.handshakes.init()
-	s.ticker = new(Conn)
-	s.Wheel = wheel.New(clock.Current(), engine.Tick,
-		func(c *Conn) *wheel.Timer[*Conn] { return &c.timer }, s.expired)
-}
-
 // SetTicker has Watch called with a tick, d from now.
 func (s *Shared) SetTicker(d time.Duration) { s.Wheel.Set(s.ticker, d) }
 
@@ -121,13 +103,6 @@ type Listener struct {
 	key      Conn
 }
 
-// Init prepares a listener. accepted handles the notifications of connections that a port has
-// accepted.
-func (l *Listener) Init(s *Shared, accepted func(o *Owner, nt *socknotify.Notification[*Key])) {
-	l.shared, l.accepted = s, accepted
-	l.listener, l.key.link = l, &l.link
-}
-
 // Key returns the key of a listener.
 func (l *Listener) Key() *Key { return l.key.Key() }
 
@@ -139,4 +114,23 @@ type Counts struct {
 	Handshakes, RejectedHandshakes, RejectedHeaders     atomic.Uint64
 	EvictedHandshakes, CryptoTLS                        atomic.Uint64
 	Queued, Handshaking, Hijacked                       atomic.Int64
+}
+
+// A Preamble is a server.Preamble.
+type Preamble struct {
+	N             int
+	Remote, Local net.Addr
+	Value         any
+}
+
+// Traffic returns the bytes that were received and sent. Shared was prepared by Init, or the zero
+// value.
+func (s *Shared) Traffic() (in, out uint64) {
+	if t := s.traffic; t != nil {
+		for i := range t {
+			in += t[i].in.Load()
+			out += t[i].out.Load()
+		}
+	}
+	return in, out
 }

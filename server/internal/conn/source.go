@@ -10,27 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A source is a part of a connection's output that is sent when everything before it was taken by
-// the system: a reader, a file, or bytes that were written behind one of these. The first source is
-// output.source. While there is one, wOut and wFull are set, so Data is not called, and writes are
-// appended to the list.
-type source struct {
-	next  *source
-	r     io.Reader
-	empty int // calls of r in a row that returned neither bytes nor an error
-
-	f         *os.File // from off, left bytes
-	off, left int64
-
-	b []byte // if there is no reader and no file
-}
-
-const (
-	// maxTurn bounds the bytes that sources send before other connections are served.
-	maxTurn = 1 << 20
-	// maxEmptyReads bounds the calls of a reader that return neither bytes nor an error.
-	maxEmptyReads = 100
-)
+// maxTurn bounds the bytes that sources send before other connections are served.
+const maxTurn = 1 << 20
 
 func (c *Conn) Stream(r io.Reader) error {
 	if r == nil {
@@ -100,34 +81,6 @@ func (c *Conn) appendSource(src *source) {
 	if was := c.set(wOut | wFull); was&wOut == 0 {
 		c.beginOut(q)
 	}
-}
-
-// writeBehind appends bytes to the sources, if there are any. The lock is held.
-func (c *Conn) writeBehind(bufs ...[]byte) bool {
-	if c.extra == nil || c.extra.out.source == nil {
-		return false
-	}
-	q := &c.extra.out
-	last := q.source
-	for last.next != nil {
-		last = last.next
-	}
-	if last.r != nil || last.f != nil {
-		last.next = new(source)
-		last = last.next
-	}
-	for _, b := range bufs {
-		last.b = append(last.b, b...)
-		q.behind += len(b)
-		c.shared().Counts.Queued.Add(int64(len(b)))
-	}
-	return true
-}
-
-// feeds reports whether a source is being sent, which goes on after Close and CloseWrite. The lock
-// is held.
-func (c *Conn) feeds() bool {
-	return c.extra != nil && c.extra.out.source != nil && c.word.Load()&(wAborting|wDead|wShut) == 0
 }
 
 // feed sends from the sources in their order, until the system takes no more, a reader has nothing,
@@ -218,35 +171,6 @@ func (c *Conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 		err = nil // it is asked again
 	}
 	return n, c.sourceSent(src, err == io.EOF, err)
-}
-
-// read reads a piece of a reader or a file.
-func (src *source) read(b []byte) (n int, err error) {
-	if src.f != nil {
-		if src.left == 0 {
-			return 0, io.EOF
-		}
-		n, err = src.f.ReadAt(b[:min(int64(len(b)), src.left)], src.off)
-		src.off += int64(n)
-		if src.left -= int64(n); err == io.EOF && n > 0 {
-			err = nil
-		}
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return n, err
-	}
-	n, err = src.r.Read(b)
-	if n < 0 || n > len(b) {
-		return 0, fmt.Errorf("server: Read of %T returned %d for a buffer of %d bytes", src.r, n, len(b))
-	}
-	if src.empty++; n > 0 || err != nil {
-		src.empty = 0
-	}
-	if src.empty >= maxEmptyReads {
-		err = io.ErrNoProgress
-	}
-	return n, err
 }
 
 // sourceSent acts on the end of a source or on its error, and reports whether to go on.
@@ -340,20 +264,6 @@ func (c *Conn) took() {
 	c.extra.out.since = now
 }
 
-// close closes what the source reads from. An error has no consequence, because nothing more is
-// read.
-func (src *source) close() error {
-	switch r := src.r.(type) {
-	case nil:
-		if src.f != nil {
-			return src.f.Close()
-		}
-	case io.Closer:
-		return r.Close()
-	}
-	return nil
-}
-
 // dropSources closes the sources of a connection that ends. The caller owns it.
 func (c *Conn) dropSources() {
 	for {
@@ -367,4 +277,20 @@ func (c *Conn) dropSources() {
 		c.mu.Unlock()
 		c.shared().Guard("a source's Close panicked", src.close)
 	}
+}
+
+// flush sends queued bytes and from sources, and reports whether Writable is to be called. The
+// caller owns the connection.
+func (c *Conn) flush() (goOn bool) {
+	c.feed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	if word&wAborting != 0 {
+		return false
+	}
+	if word&wOut != 0 && !c.drain(&c.extra.out) || word&wHijacked != 0 {
+		return false
+	}
+	return c.word.And(^uint32(wWritable))&wWritable != 0
 }

@@ -93,12 +93,23 @@ func TestHijackedCloseIsAtomic(t *testing.T) {
 	}
 }
 
-// An idle connection with TLS keeps a tlsConn. A field more can cost a size class of the allocator.
-func TestTLSConnSize(t *testing.T) {
+// An idle connection with TLS keeps a tlsConn, and one with a timer an extra. A field more can cost a
+// size class of the allocator.
+func TestSizes(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("not a system of 64 bits")
 	}
-	if n := unsafe.Sizeof(tlsConn{}); n > 320 {
-		t.Errorf("tlsConn has %d bytes, want at most 320", n)
+	for _, k := range []struct {
+		name    string
+		n, most uintptr
+	}{
+		{"Conn", unsafe.Sizeof(Conn{}), 72},
+		{"extra", unsafe.Sizeof(extra{}), 192},
+		{"input", unsafe.Sizeof(input{}), 96},
+		{"tlsConn", unsafe.Sizeof(tlsConn{}), 160},
+	} {
+		if k.n > k.most {
+			t.Errorf("%s has %d bytes, want at most %d", k.name, k.n, k.most)
+		}
 	}
 }

@@ -137,14 +137,6 @@ func (c *Conn) isIdle(a *alarm, word uint32) bool {
 	return a.past(limit, from)
 }
 
-// idleLimit returns the idle timeout of the connection; 0 means never. The lock is held.
-func (c *Conn) idleLimit() time.Duration {
-	if x := c.extra; x != nil && x.own.idle != 0 {
-		return max(x.own.idle, 0)
-	}
-	return c.shared().IdleTimeout
-}
-
 func (c *Conn) SetIdleTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,14 +149,6 @@ func (c *Conn) SetIdleTimeout(d time.Duration) {
 	if limit := c.idleLimit(); limit > 0 {
 		s.Wheel.Hasten(c, limit) // expired checks the other timeouts as well
 	}
-}
-
-// writeLimit returns the write timeout of the connection; 0 means never. The lock is held.
-func (c *Conn) writeLimit() time.Duration {
-	if x := c.extra; x != nil && x.own.slow != 0 {
-		return max(x.own.slow, 0)
-	}
-	return c.shared().WriteTimeout
 }
 
 func (c *Conn) SetWriteTimeout(d time.Duration) {
@@ -182,15 +166,4 @@ func (c *Conn) SetWriteTimeout(d time.Duration) {
 			s.Wheel.Hasten(c, c.lingerLimit())
 		}
 	}
-}
-
-// lingerTime is the write timeout after Close where there is none otherwise.
-const lingerTime = 5 * time.Second
-
-// lingerLimit returns the write timeout after Close.
-func (c *Conn) lingerLimit() time.Duration {
-	if limit := c.writeLimit(); limit > 0 {
-		return limit
-	}
-	return lingerTime
 }

@@ -1,16 +1,6 @@
 package conn
 
-import (
-	"time"
-)
-
-// A Timer is a call of F that Reset plans.
-type Timer struct {
-	Conn *Conn
-	F    func() error
-	due  uint64 // the tick from which it is to be called
-	next *Timer // in extra.timers, which is sorted by due
-}
+import "time"
 
 func (t *Timer) Stop() bool {
 	t.Conn.mu.Lock()

@@ -37,15 +37,3 @@ func (t *traffic) sent(n int) {
 		t[stripe()].out.Add(uint64(n))
 	}
 }
-
-// Traffic returns the bytes that were received and sent. Shared was prepared by Init, or the zero
-// value.
-func (s *Shared) Traffic() (in, out uint64) {
-	if t := s.traffic; t != nil {
-		for i := range t {
-			in += t[i].in.Load()
-			out += t[i].out.Load()
-		}
-	}
-	return in, out
-}

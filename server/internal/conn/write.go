@@ -196,10 +196,10 @@ func (c *Conn) SendGathered() {
 
 // sendHeld sends what was held. The lock is held.
 func (c *Conn) sendHeld() {
-	q := &c.extra.out
 	if c.word.And(^uint32(wHeld|wGather))&wHeld == 0 {
 		return
 	}
+	q := &c.extra.out
 	n, err := c.sendSocket(q.queue[q.head:])
 	if q.head += n; q.head == len(q.queue) {
 		c.emptied(q)
@@ -326,22 +326,6 @@ func (c *Conn) emptied(q *output) {
 	c.dropExtra()
 }
 
-// flush sends queued bytes and from sources, and reports whether Writable is to be called. The
-// caller owns the connection.
-func (c *Conn) flush() (goOn bool) {
-	c.feed()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	word := c.word.Load()
-	if word&wAborting != 0 {
-		return false
-	}
-	if word&wOut != 0 && !c.drain(&c.extra.out) || word&wHijacked != 0 {
-		return false
-	}
-	return c.word.And(^uint32(wWritable))&wWritable != 0
-}
-
 // drain sends queued bytes, and reports whether at most half of the write queue is still in use.
 // The lock is held.
 func (c *Conn) drain(q *output) bool {
@@ -447,4 +431,53 @@ func (c *Conn) queuedBytes() int {
 		return 0
 	}
 	return c.extra.out.total()
+}
+
+// admit decides about a write before it is encrypted: a record that is not sent would be missing at
+// the peer. It returns an error if the write is refused, and true if it was appended to the sources.
+// The lock is held.
+func (c *Conn) admit(b []byte) (behind bool, err error) {
+	if err = c.mayWrite(); err == nil {
+		err = c.accept(len(b), nil)
+	}
+	return err == nil && c.writeBehind(b), err
+}
+
+// feeds reports whether a source is being sent, which goes on after Close and CloseWrite. The lock
+// is held.
+func (c *Conn) feeds() bool {
+	return c.extra != nil && c.extra.out.source != nil && c.word.Load()&(wAborting|wDead|wShut) == 0
+}
+
+// writeBehind appends bytes to the sources, if there are any. The lock is held.
+func (c *Conn) writeBehind(bufs ...[]byte) bool {
+	if c.extra == nil || c.extra.out.source == nil {
+		return false
+	}
+	q := &c.extra.out
+	last := q.source
+	for last.next != nil {
+		last = last.next
+	}
+	if last.r != nil || last.f != nil {
+		last.next = new(source)
+		last = last.next
+	}
+	for _, b := range bufs {
+		last.b = append(last.b, b...)
+		q.behind += len(b)
+		c.shared().Counts.Queued.Add(int64(len(b)))
+	}
+	return true
+}
+
+// notifyLater has the close_notify sent after the last source, if there are any, and reports
+// whether it has. The lock is held.
+func (c *Conn) notifyLater() (bool, error) {
+	err := c.sendable()
+	later := err == nil && c.feeds()
+	if later {
+		c.extra.out.notify = true
+	}
+	return later, err
 }

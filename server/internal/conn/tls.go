@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"unsafe"
 
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/sock"
@@ -29,47 +28,14 @@ import (
 // is the pump's for sending.
 type tlsConn struct {
 	link
-	conn  *Conn
-	stack *tlsStack
-	state tlsrecord.State
-	pump  tlsrecord.Pump
+	conn   *Conn
+	stack  *tlsStack
+	agreed tlsrecord.State
+	pump   tlsrecord.Pump
 }
 
-const (
-	tlsChunk = 24 << 10 // plaintext that fits into a buffer when encrypted
-
-	// tlsRecords is the number of records after which Read returns, because a peer can send many
-	// records with few bytes: up to 16 without data, such as key updates, before each with one
-	// byte. crypto/tls itself reads on until there is data, and refuses a seventeenth record
-	// without.
-	tlsRecords = 32
-)
-
-// tlsBuffers have 32 KiB, with the fields of a Buffer.
-var tlsBuffers = tlsrecord.NewBuffers(func() *tlsrecord.Buffer {
-	b := new(struct {
-		tlsrecord.Buffer
-		room [32<<10 - unsafe.Sizeof(tlsrecord.Buffer{})]byte
-	})
-	b.B = b.room[:]
-	return &b.Buffer
-})
-
-// tls returns the TLS of the connection, or nil.
-func (c *Conn) tls() *tlsConn { return c.link.tls }
-
-// startTLS puts TLS on a new connection.
-func (c *Conn) startTLS(config *tls.Config) {
-	s := &tlsStack{conn: c}
-	s.hs = &handshake{tls: s, from: c.RemoteAddr()}
-	s.tls = tlsrecord.Server((*tlsInner)(s), config, &c.shared().tlsOptions)
-	t := &tlsConn{conn: c, stack: s}
-	t.link = link{c.link.listener, t}
-	c.link = &t.link
-	c.ensureOpening()
-	c.wrapped = true
-	c.word.Or(wHandshake)
-}
+// secured returns the TLS of a connection that has it.
+func (c *Conn) secured() *tlsConn { return c.link.tls.(*tlsConn) }
 
 // takeOver ends the stack after the handshake, unless crypto/tls keeps the connection.
 func (t *tlsConn) takeOver() {
@@ -93,7 +59,7 @@ func (t *tlsConn) takeOver() {
 func (t *tlsConn) detach() bool {
 	state, ok := t.stack.tls.Detach(&t.pump)
 	if ok {
-		t.state, t.stack = state, nil
+		t.agreed, t.stack = state, nil
 	}
 	return ok
 }
@@ -101,8 +67,8 @@ func (t *tlsConn) detach() bool {
 // hijack returns the connection for a hijacker. The locks are held.
 func (t *tlsConn) hijack(h *hijacked) net.Conn {
 	if t.stack == nil {
-		t.stack = &tlsStack{conn: t.conn, tls: tlsrecord.Attach(h, &t.pump, t.state)}
-		t.state = tlsrecord.State{}
+		t.stack = &tlsStack{conn: t.conn, tls: tlsrecord.Attach(h, &t.pump, t.agreed)}
+		t.agreed = tlsrecord.State{}
 	}
 	s := t.stack
 	s.nc = h
@@ -147,18 +113,13 @@ func (t *tlsConn) lockAll() (unlock func()) {
 	}
 }
 
-func (c *Conn) TLS() *tls.ConnectionState {
-	t := c.tls()
-	if t == nil {
-		return nil
-	}
+// state returns what the handshake has agreed upon.
+func (t *tlsConn) state() tls.ConnectionState {
 	if s := t.lock(); s != nil {
-		state := s.tls.ConnectionState()
-		return &state
+		return s.tls.ConnectionState()
 	}
-	defer c.mu.Unlock()
-	state := t.state.Unpack()
-	return &state
+	defer t.conn.mu.Unlock()
+	return t.agreed.Unpack()
 }
 
 // Read decrypts the records that have arrived, as far as b has room.
@@ -213,26 +174,6 @@ func (t *tlsConn) read(b []byte) (n int, err error) {
 	}
 	c.setMore(n > 0 && (err != nil && err != tlsrecord.ErrNothing || t.pump.Arrived()))
 	return n, err
-}
-
-// setMore notes whether there are bytes to read that no notification will report.
-func (c *Conn) setMore(is bool) {
-	switch w := &c.word; {
-	case is:
-		w.Or(wMore)
-	case w.Load()&wMore != 0:
-		w.And(^uint32(wMore))
-	}
-}
-
-// admit decides about a write before it is encrypted: a record that is not sent would be missing at
-// the peer. It returns an error if the write is refused, and true if it was appended to the sources.
-// The lock is held.
-func (c *Conn) admit(b []byte) (behind bool, err error) {
-	if err = c.mayWrite(); err == nil {
-		err = c.accept(len(b), nil)
-	}
-	return err == nil && c.writeBehind(b), err
 }
 
 // Write encrypts and sends, or refuses all before anything is encrypted.
@@ -324,17 +265,6 @@ func (t *tlsConn) closeNotify() error {
 		return err
 	}
 	return t.notifyNow()
-}
-
-// notifyLater has the close_notify sent after the last source, if there are any, and reports
-// whether it has. The lock is held.
-func (c *Conn) notifyLater() (bool, error) {
-	err := c.sendable()
-	later := err == nil && c.feeds()
-	if later {
-		c.extra.out.notify = true
-	}
-	return later, err
 }
 
 // notify sends a close_notify after the last source.

@@ -1,14 +1,11 @@
 package conn
 
 import (
-	"io"
 	"net"
 	"sync"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel/fdstate"
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // A tlsStack is TLS that does its own input and output: crypto/tls during the handshake and where
@@ -81,37 +78,6 @@ func (t *tlsStack) receive(b []byte) (int, error) {
 	return t.conn.recvRaw(b)
 }
 
-// recvRaw receives for a transport or a header. It returns tlsrecord.ErrNothing instead of
-// sock.ErrWouldBlock. Because that is temporary, crypto/tls can go on after it, and keeps what it has
-// of a record or of a handshake message.
-func (c *Conn) recvRaw(b []byte) (int, error) {
-	word := c.word.Load()
-	if word&wOver != 0 {
-		return 0, net.ErrClosed
-	}
-	if word&(wPaused|wLast) == 0 && fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
-		return 0, tlsrecord.ErrNothing
-	}
-	if c.rated {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if b = b[:c.allow(&c.extra.rates.in, len(b))]; len(b) == 0 {
-			return 0, tlsrecord.ErrNothing
-		}
-	}
-	n, err := c.Socket().Recv(b) // not held.Recv: the connection may end during a handshake
-	c.shared().traffic.received(n)
-	if c.rated {
-		c.extra.rates.in.took(n)
-	}
-	if err == sock.ErrWouldBlock {
-		if err = tlsrecord.ErrNothing; word&wLast != 0 {
-			err = io.EOF
-		}
-	}
-	return n, err
-}
-
 // A tlsInner is the net.Conn below tls.
 type tlsInner tlsStack
 
@@ -154,11 +120,14 @@ func (i *tlsInner) Close() error {
 	return i.conn.Close()
 }
 
-func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
+func (i *tlsInner) LocalAddr() net.Addr { return i.conn.LocalAddr() }
+
 func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
 
-func (i *tlsInner) SetDeadline(t time.Time) error     { return i.set(t, net.Conn.SetDeadline) }
+func (i *tlsInner) SetDeadline(t time.Time) error { return i.set(t, net.Conn.SetDeadline) }
+
 func (i *tlsInner) SetReadDeadline(t time.Time) error { return i.set(t, net.Conn.SetReadDeadline) }
+
 func (i *tlsInner) SetWriteDeadline(t time.Time) error {
 	return i.set(t, net.Conn.SetWriteDeadline)
 }
@@ -284,3 +253,13 @@ func (t *tlsStack) sendCloseNotify() {
 	}
 	t.sent()
 }
+
+const (
+	tlsChunk = 24 << 10 // plaintext that fits into a buffer when encrypted
+
+	// tlsRecords is the number of records after which Read returns, because a peer can send many
+	// records with few bytes: up to 16 without data, such as key updates, before each with one
+	// byte. crypto/tls itself reads on until there is data, and refuses a seventeenth record
+	// without.
+	tlsRecords = 32
+)

@@ -183,3 +183,16 @@ func (c *Conn) refused(s *sock.Socket, err error) {
 		srv.Log(slog.LevelWarn, "cannot watch a connection, closing it", "err", err)
 	}
 }
+
+// data calls Data. Unless it must be called, an input is asked first whether what it waits for has
+// arrived.
+func (o *Owner) data(c *Conn, must bool) {
+	if c.word.Load()&wHandshake != 0 {
+		o.opening(c)
+		return
+	}
+	if !must && c.word.Load()&wInput != 0 && !c.moreInput() {
+		return
+	}
+	o.call(c)
+}
