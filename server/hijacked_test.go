@@ -1,14 +1,17 @@
 package server_test
 
 import (
+	"bufio"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
@@ -290,5 +293,51 @@ func TestHijackedConnAfterResume(t *testing.T) {
 			}
 			echoes(t, c, "hello")
 		}
+	})
+}
+
+// A goroutine that writes to the connection while it is hijacked and resumed is refused or not, and the connection
+// goes on.
+func TestTLSWriteDuringResume(t *testing.T) {
+	noHijack(t)
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: reading(func(c conn, text string) error {
+			if _, err := c.Hijack(); err != nil {
+				return err
+			}
+			if err := c.Resume(); err != nil {
+				return err
+			}
+			return write(c, text)
+		})}
+		c := connectTLS(t, &srv{Handler: h, Backend: backend})
+		conn := h.conn(1)
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := conn.Write([]byte(".")); errors.Is(err, net.ErrClosed) {
+					t.Errorf("Write = %v", err)
+					return
+				}
+				await.Pause(20 * time.Microsecond) // so that few dots are queued
+			}
+		}()
+		r := bufio.NewReader(c)
+		for range 200 {
+			send(t, c, "hello\n")
+			if line, err := r.ReadString('\n'); err != nil || strings.Trim(line, ".") != "hello\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+		}
+		close(stop)
+		<-stopped
+		c.Close()
+		h.wantCause(1, nil)
 	})
 }

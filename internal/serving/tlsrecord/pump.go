@@ -229,11 +229,13 @@ func (p *Pump) Feed(b []byte, from *Buffers) {
 	p.buf.wire = append(p.buf.wire, b...)
 }
 
-// move moves the records, and the bytes that have arrived, to another pump, which has none. The
-// locks of both sides of both pumps are held.
+// move moves the records, and the bytes that have arrived, to another pump, which has none. This one
+// has ended then. The locks of both sides of both pumps are held.
 func (p *Pump) move(to *Pump) {
 	to.Records, to.buf = p.Records, p.buf
-	p.Records, p.buf = Records{}, nil
+	p.Records, p.buf = Records{notified: true}, nil
+	p.Fail(net.ErrClosed)
+	p.FailOut(net.ErrClosed)
 }
 
 func (p *Pump) dropInput() {

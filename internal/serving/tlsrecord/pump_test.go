@@ -219,8 +219,8 @@ func TestPumpMoves(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	c := Attach(y, &o.Pump, State{})
-	if o.keys != nil || o.buf != nil {
-		t.Error("the pump keeps what it has given away")
+	if o.keys != nil || o.buf != nil || o.Err() == nil {
+		t.Error("the pump goes on with what it has given away")
 	}
 	if n, err := c.Read(b); string(b[:n]) != "lo" || err != nil {
 		t.Fatal(string(b[:n]), err)
@@ -245,6 +245,12 @@ func TestPumpMoves(t *testing.T) {
 		t.Fatal("not detached")
 	}
 	if _, err := c.Write(b); err != net.ErrClosed {
+		t.Error(err)
+	}
+	if _, err := c.Read(b); err != net.ErrClosed {
+		t.Error(err)
+	}
+	if err := c.CloseWrite(); err != nil {
 		t.Error(err)
 	}
 	if err := c.Close(); err != net.ErrClosed {

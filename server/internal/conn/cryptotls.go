@@ -19,8 +19,9 @@ type tlsStack struct {
 	tls  *tlsrecord.Conn
 	hs   *handshake // until the handshake is over
 
-	writing sync.Mutex // held by Write and by all that ends the stream, and for changes of nc
+	writing sync.Mutex // held by writes and by all that ends the stream, and for changes of nc
 	nc      net.Conn   // returned by Hijack, or nil
+	left    bool       // the connection was taken over from the stack
 
 	first  []byte // received before the handshake, and not read by tls
 	failed error  // for the next read
@@ -140,11 +141,9 @@ func (i *tlsInner) set(t time.Time, deadline func(net.Conn, time.Time) error) er
 	return deadline(i.nc, t)
 }
 
-// Write encrypts and sends, or refuses all before anything is encrypted, because tls keeps every
-// error of a write.
-func (t *tlsStack) Write(b []byte) (int, error) {
-	t.writing.Lock()
-	defer t.writing.Unlock()
+// write encrypts and sends, or refuses all before anything is encrypted, because tls keeps every
+// error of a write. writing is held.
+func (t *tlsStack) write(b []byte) (int, error) {
 	c := t.conn
 	c.mu.Lock()
 	behind, err := c.admit(b)
@@ -200,37 +199,20 @@ func (t *tlsStack) sent() {
 	t.out, t.outs = nil, nil
 }
 
-// sendPiece sends bytes of a source.
-func (t *tlsStack) sendPiece(b []byte) error {
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	_, err := t.encrypt(b)
-	return err
-}
-
-// closeNotify sends a close_notify before the stream ends.
+// closeNotify sends a close_notify before the stream ends. writing is held.
 func (t *tlsStack) closeNotify() error {
 	c := t.conn
-	t.writing.Lock()
-	defer t.writing.Unlock()
 	c.mu.Lock()
 	later, err := c.notifyLater()
 	c.mu.Unlock()
 	if err != nil || later {
 		return err
 	}
-	return t.notifyNow()
+	return t.notify()
 }
 
-// notify sends a close_notify after the last source.
+// notify sends a close_notify. writing is held.
 func (t *tlsStack) notify() error {
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	return t.notifyNow()
-}
-
-// notifyNow sends a close_notify. writing is held.
-func (t *tlsStack) notifyNow() error {
 	t.tls.CloseWrite() // it fails if the connection has failed before, or the handshake is not done
 	return t.push()
 }

@@ -40,8 +40,7 @@ func (c *Conn) secured() *tlsConn { return c.link.tls.(*tlsConn) }
 // takeOver ends the stack after the handshake, unless crypto/tls keeps the connection.
 func (t *tlsConn) takeOver() {
 	s, c := t.stack, t.conn
-	t.pump.Lock()
-	defer t.pump.Unlock()
+	defer t.lockAll()()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	more, _ := s.ahead()
@@ -59,6 +58,7 @@ func (t *tlsConn) takeOver() {
 func (t *tlsConn) detach() bool {
 	state, ok := t.stack.tls.Detach(&t.pump)
 	if ok {
+		t.stack.left = true
 		t.agreed, t.stack = state, nil
 	}
 	return ok
@@ -88,14 +88,22 @@ func (t *tlsConn) resume() {
 	t.detach()
 }
 
-// lock locks the connection and returns nil. If there is a stack, it returns that without locking.
-func (t *tlsConn) lock() *tlsStack {
-	t.conn.mu.Lock()
-	s := t.stack
-	if s != nil {
+// lockOut acquires the lock of the sending side: that of the stack, which it returns, or, if there
+// is none, the connection's.
+func (t *tlsConn) lockOut() *tlsStack {
+	for {
+		t.conn.mu.Lock()
+		s := t.stack
+		if s == nil {
+			return nil
+		}
 		t.conn.mu.Unlock()
+		s.writing.Lock()
+		if !s.left {
+			return s
+		}
+		s.writing.Unlock()
 	}
-	return s
 }
 
 // lockAll acquires the locks that a change of the stack needs, except the connection's, and returns
@@ -115,11 +123,13 @@ func (t *tlsConn) lockAll() (unlock func()) {
 
 // state returns what the handshake has agreed upon.
 func (t *tlsConn) state() tls.ConnectionState {
-	if s := t.lock(); s != nil {
+	t.conn.mu.Lock()
+	s, agreed := t.stack, t.agreed
+	t.conn.mu.Unlock()
+	if s != nil {
 		return s.tls.ConnectionState()
 	}
-	defer t.conn.mu.Unlock()
-	return t.agreed.Unpack()
+	return agreed.Unpack()
 }
 
 // Read decrypts the records that have arrived, as far as b has room.
@@ -178,8 +188,9 @@ func (t *tlsConn) read(b []byte) (n int, err error) {
 
 // Write encrypts and sends, or refuses all before anything is encrypted.
 func (t *tlsConn) Write(b []byte) (int, error) {
-	if s := t.lock(); s != nil {
-		return s.Write(b)
+	if s := t.lockOut(); s != nil {
+		defer s.writing.Unlock()
+		return s.write(b)
 	}
 	c := t.conn
 	defer c.mu.Unlock()
@@ -237,8 +248,10 @@ func (t *tlsConn) answer() error {
 
 // sendPiece sends bytes of a source.
 func (t *tlsConn) sendPiece(b []byte) error {
-	if s := t.lock(); s != nil {
-		return s.sendPiece(b)
+	if s := t.lockOut(); s != nil {
+		defer s.writing.Unlock()
+		_, err := s.encrypt(b)
+		return err
 	}
 	defer t.conn.mu.Unlock()
 	_, err := t.encrypt(b)
@@ -255,7 +268,8 @@ func (t *tlsConn) CloseWrite() error {
 
 // closeNotify sends a close_notify before the stream ends.
 func (t *tlsConn) closeNotify() error {
-	if s := t.lock(); s != nil {
+	if s := t.lockOut(); s != nil {
+		defer s.writing.Unlock()
 		return s.closeNotify()
 	}
 	c := t.conn
@@ -269,7 +283,8 @@ func (t *tlsConn) closeNotify() error {
 
 // notify sends a close_notify after the last source.
 func (t *tlsConn) notify() error {
-	if s := t.lock(); s != nil {
+	if s := t.lockOut(); s != nil {
+		defer s.writing.Unlock()
 		return s.notify()
 	}
 	defer t.conn.mu.Unlock()
