@@ -6,6 +6,7 @@ require (
 	github.com/socknotify/socknotify v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.62.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
