@@ -40,7 +40,7 @@ var houses = []house{
 		}},
 	{name: "metrics' types", packages: []string{"metrics"}},
 	{name: "serving", packages: []string{"internal/serving/..."}},
-	{name: "park", packages: []string{"park", "park/http2", "websocket", "sse"}, imports: []string{"serving", "metrics' types"},
+	{name: "park", packages: []string{"park", "park/http2/...", "websocket", "sse"}, imports: []string{"serving", "metrics' types"},
 		exceptions: map[string][]string{
 			"park": {".", "internal/sparse"}, "park/http2": {"."}, "websocket": {"."}, "sse": {"."}, // ErrInvalid, and the port of a lot
 		}},

@@ -25,6 +25,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // An abuse is what a bad client does: first begin, then round after round.
@@ -87,7 +89,7 @@ var abuses = []abuse{
 	}},
 	{name: "MadeYouReset, window too large", rounds: 5000, want: either, round: func(p *peer, i int) {
 		p.open(id(i), "/hold", false)
-		p.WriteWindowUpdate(id(i), maxWindow)
+		p.WriteWindowUpdate(id(i), flow.Max)
 	}},
 	{name: "MadeYouReset, window of 0", rounds: 5000, want: either, round: func(p *peer, i int) {
 		p.open(id(i), "/hold", false)
@@ -335,7 +337,7 @@ var abuses = []abuse{
 		p.out.Write([]byte{0, 1, 0, byte(http2.FramePing), 0})
 	}},
 	{name: "half a large frame", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
-		p.out.Write(appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, largeIn-frameHeader))
+		p.out.Write(wire.AppendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, largeIn-wire.HeaderSize))
 		p.out.Write(make([]byte, 20<<10))
 	}},
 	{name: "half a header block", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
@@ -530,7 +532,7 @@ func (a *abuse) attackOnce(t testing.TB, address string, limit int) attack {
 // lastAnswer reads until the last PING frame is acknowledged, or the connection has ended, or unless it is patient until a
 // GOAWAY frame.
 func lastAnswer(conn io.Reader, patient bool) (end string) {
-	var head [frameHeader]byte
+	var head [wire.HeaderSize]byte
 	buf := make([]byte, 1<<16)
 	for {
 		if _, err := io.ReadFull(conn, head[:]); err != nil {
@@ -651,7 +653,7 @@ func (a *abuse) test(t *testing.T) {
 		<-at.answer
 	}
 	close(stop)
-	if queued := <-watched; queued > maxAnswers+maxOut+maxFrameSize+1<<10 {
+	if queued := <-watched; queued > maxAnswers+maxOut+wire.MaxSize+1<<10 {
 		t.Errorf("%d bytes were queued", queued)
 	}
 	until(t, "the handlers and the connection have ended", func() bool {

@@ -268,7 +268,7 @@ func TestShutdownAnswersFirstRequest(t *testing.T) {
 				for c := range s.conns {
 					c.mu.Lock()
 					defer c.mu.Unlock()
-					return c.configed && (linger > 0 || c.parked)
+					return c.opening > awaitSettings && (linger > 0 || c.reader == readerParked)
 				}
 				return false
 			})

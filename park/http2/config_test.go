@@ -15,6 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // configured starts a server in clear text with settings of HTTP/2.
@@ -28,7 +30,7 @@ func configured(t *testing.T, c http.HTTP2Config, h http.HandlerFunc) (*Server, 
 // settings returns the server's settings, and the window of the connection, which it announces at once.
 func (p *peer) settings() (map[http2.SettingID]uint32, uint32) {
 	p.t.Helper()
-	got, window := make(map[http2.SettingID]uint32), uint32(initialWindow)
+	got, window := make(map[http2.SettingID]uint32), uint32(flow.Initial)
 	must(p.t, p.send())
 	for {
 		f, err := p.ReadFrame()
@@ -51,7 +53,7 @@ func (p *peer) settings() (map[http2.SettingID]uint32, uint32) {
 // Sizes and numbers are announced as configured, and by default if they are not valid.
 func TestConfigSettings(t *testing.T) {
 	defaults := http.HTTP2Config{MaxConcurrentStreams: defaultStreams, MaxDecoderHeaderTableSize: initialTableSize,
-		MaxReadFrameSize: largeIn - frameHeader, MaxReceiveBufferPerConnection: defaultWindow,
+		MaxReadFrameSize: largeIn - wire.HeaderSize, MaxReceiveBufferPerConnection: defaultWindow,
 		MaxReceiveBufferPerStream: defaultWindow}
 	valid := http.HTTP2Config{MaxConcurrentStreams: 7, MaxDecoderHeaderTableSize: 100, MaxReadFrameSize: 1<<24 - 1,
 		MaxReceiveBufferPerConnection: 100_000, MaxReceiveBufferPerStream: 50_000}
@@ -298,4 +300,26 @@ func TestCountError(t *testing.T) {
 			t.Errorf("counted %q, want %q", got, c.name)
 		}
 	}
+}
+
+// A client that has not acknowledged the server's settings may send more than the stream's window has by them. It can still
+// end the stream by an empty frame.
+func TestEndInNegativeWindow(t *testing.T) {
+	proceed := make(chan bool)
+	s := &Server{Server: handler(func(w http.ResponseWriter, r *http.Request) {
+		<-proceed
+		echo(w, r)
+	})}
+	s.Server.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 100}
+	p := dial(t, serve(t, s, false))
+	p.out.Reset()
+	p.out.WriteString(http2.ClientPreface)
+	p.WriteSettings()
+	p.request(1, false)
+	p.WriteData(1, false, pattern(1000))
+	p.WriteSettingsAck()
+	p.WriteData(1, true, nil)
+	p.synced()
+	close(proceed)
+	p.want("1 status 200", fmt.Sprintf("1 data %q end true", pattern(1000)))
 }

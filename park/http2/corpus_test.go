@@ -17,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // A translated is a request of the HTTP/1.1 corpus in HTTP/2's form.
@@ -119,9 +120,9 @@ func (p *peer) frames(id uint32, q translated, random *rand.Rand) (pieces [][]by
 	p.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block[:len(block)/2],
 		EndStream: len(q.body) == 0 && q.trailers == nil})
 	cut(false)
-	for rest := block[len(block)/2:]; ; rest = rest[min(len(rest), maxFrameSize):] {
-		last := len(rest) <= maxFrameSize
-		p.WriteContinuation(id, last, rest[:min(len(rest), maxFrameSize)])
+	for rest := block[len(block)/2:]; ; rest = rest[min(len(rest), wire.MaxSize):] {
+		last := len(rest) <= wire.MaxSize
+		p.WriteContinuation(id, last, rest[:min(len(rest), wire.MaxSize)])
 		cut(false)
 		if last {
 			break

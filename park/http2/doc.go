@@ -48,4 +48,43 @@
 //     GODEBUG=http2xconnect=1.
 //   - A write beyond the declared Content-Length fails with http.ErrContentLength from the first byte, as in HTTP/1.1.
 //   - The header Upgrade is not sent, because HTTP/2 forbids it.
+//
+// # Files
+//
+// A request passes them in this order:
+//
+//	server.go    a Server takes connections, and ends them: Shutdown, Close
+//	read.go      the goroutine that reads a connection, from the first byte
+//	input.go     what was received and not handled
+//	frames.go    a frame is found, its order is checked, and it goes to one of the next four
+//	headers.go   HEADERS: a stream begins, or a request has trailers
+//	data.go      DATA
+//	settings.go  SETTINGS of both sides
+//	window.go    WINDOW_UPDATE of both sides: what a client may send, and what it takes
+//	request.go   the http.Request
+//	handler.go   a handler is called, and has returned or panicked
+//	body.go      a handler reads a body
+//	response.go  a handler writes a response
+//	send.go      a response is cut into frames, as the client's windows permit
+//	write.go     the frames of all streams are queued, and written to the connection
+//
+// Other things that happen:
+//
+//	takeover.go  package park takes a stream from its handler: an event stream, a WebSocket, a tunnel
+//	suspend.go   a request waits without a goroutine (park.Suspend), and gets a handler again
+//	timeout.go   ReadTimeout, WriteTimeout and the deadlines of a handler are over
+//	reset.go     RST_STREAM of both sides, and every other end of a stream
+//	idle.go      nothing arrives: the connection is parked, is sent a PING, or ends
+//	goaway.go    GOAWAY, and every end of a connection
+//	hooks.go     the hook ConnState, and a panic of the program's code
+//
+// All stand on these:
+//
+//	conn.go      the fields of a connection and the tables of its states
+//	stream.go    the fields of a stream and the tables of its states
+//	config.go    limits, timeouts and settings, with their defaults
+//	queue.go     bytes in pooled pieces
+//
+// Below them, internal/flow has the windows of flow control, and internal/wire the bytes of frames
+// and of header blocks.
 package http2

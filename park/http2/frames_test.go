@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
 )
 
 // A peer is a client that sends what frames a test wants.
@@ -207,7 +208,7 @@ func TestErrors(t *testing.T) {
 		}, "1 reset FLOW_CONTROL_ERROR"},
 		{"window too large", func(p *peer) {
 			p.request(1, false)
-			p.WriteWindowUpdate(1, maxWindow)
+			p.WriteWindowUpdate(1, flow.Max)
 		}, "1 reset FLOW_CONTROL_ERROR"},
 		{"headers too large", func(p *peer) { p.request(1, true, "a", strings.Repeat("x", 1300)) }, "1 status 431"},
 		{"CONTINUATION of another stream", func(p *peer) {
@@ -369,29 +370,4 @@ func TestHalfFrameUnparkable(t *testing.T) {
 	p.out.Write([]byte{0, 0, 8, byte(http2.FramePing), 0})
 	must(t, p.send())
 	p.want("goaway 0 NO_ERROR", "the end")
-}
-
-// A DATA frame is parsed as a Framer parses it, with any padding.
-func TestParseData(t *testing.T) {
-	p := parsers.Get().(*parser)
-	defer p.release()
-	for _, payload := range []string{"", "\x00", "\x01", "\x00a", "\x01a", "\x02a", "\x02abc", "\x03abc", "\x04abc", "abc"} {
-		for flags := range http2.FlagDataPadded | http2.FlagDataEndStream + 1 {
-			for _, stream := range []uint32{0, 1, 1<<31 - 1} {
-				b := append(appendFrame(nil, http2.FrameData, flags, stream, len(payload)), payload...)
-				got, err := p.parse(b)
-				want, wantErr := http2.NewFramer(nil, bytes.NewReader(b)).ReadFrame()
-				if (err != nil) != (wantErr != nil) {
-					t.Fatalf("%q: %v, want %v", b, err, wantErr)
-				}
-				if err != nil {
-					continue
-				}
-				g, w := got.(*dataFrame), want.(*http2.DataFrame)
-				if !bytes.Equal(g.data, w.Data()) || g.Flags != w.Flags || g.Length != w.Length || g.StreamID != w.StreamID {
-					t.Errorf("%q: %v %q, want %v %q", b, g.FrameHeader, g.data, w.FrameHeader, w.Data())
-				}
-			}
-		}
-	}
 }

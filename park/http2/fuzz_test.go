@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
 )
 
 // connect connects to a server, by TLS if its URL says so.
@@ -37,8 +38,8 @@ func connect(t testing.TB, url string) net.Conn {
 	return conn
 }
 
-// wire returns the frames that write writes.
-func wire(write func(f *http2.Framer)) []byte {
+// framed returns the frames that write writes.
+func framed(write func(f *http2.Framer)) []byte {
 	var b bytes.Buffer
 	f := http2.NewFramer(&b, nil)
 	f.AllowIllegalWrites = true
@@ -53,51 +54,51 @@ func wire(write func(f *http2.Framer)) []byte {
 func FuzzFrames(f *testing.F) {
 	get := []byte{0x82, 0x86, 0x84, 0x41, 0x01, 'x'} // GET http / x
 	for _, frames := range [][]byte{
-		wire(func(f *http2.Framer) { // rapid reset
+		framed(func(f *http2.Framer) { // rapid reset
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get, EndHeaders: true, EndStream: true})
 			f.WriteRSTStream(1, http2.ErrCodeCancel)
 		}),
-		wire(func(f *http2.Framer) { // resets that the server is made to send
+		framed(func(f *http2.Framer) { // resets that the server is made to send
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get, EndHeaders: true})
-			f.WriteWindowUpdate(1, maxWindow)
+			f.WriteWindowUpdate(1, flow.Max)
 			f.WriteData(1, true, []byte("x"))
 		}),
-		wire(func(f *http2.Framer) {
+		framed(func(f *http2.Framer) {
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get})
 			f.WriteContinuation(1, false, nil)
 			f.WriteContinuation(1, false, []byte{0x40, 1, 'a', 1, 'b'})
 			f.WriteContinuation(1, true, []byte{0xbe})
 		}),
-		wire(func(f *http2.Framer) { // tables of size 0 and 4096, and an entry used often
+		framed(func(f *http2.Framer) { // tables of size 0 and 4096, and an entry used often
 			block := append([]byte{0x20, 0x3f, 0xe1, 0x1f, 0x40, 1, 'a', 100}, pattern(100)...)
 			block = append(block, bytes.Repeat([]byte{0xbe}, 100)...)
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true})
 		}),
-		wire(func(f *http2.Framer) {
+		framed(func(f *http2.Framer) {
 			f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-			f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: maxWindow},
+			f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: flow.Max},
 				http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 			f.WriteSettingsAck()
 			f.WriteSettingsAck()
 		}),
-		wire(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) }),
-		wire(func(f *http2.Framer) {
+		framed(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) }),
+		framed(func(f *http2.Framer) {
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get, EndHeaders: true})
 			f.WriteData(1, false, nil)
 			f.WriteDataPadded(1, false, nil, make([]byte, 20))
 			f.WritePriority(1, http2.PriorityParam{StreamDep: 1})
 			f.WritePriority(3, http2.PriorityParam{StreamDep: 3})
 		}),
-		wire(func(f *http2.Framer) {
+		framed(func(f *http2.Framer) {
 			f.WriteWindowUpdate(0, 1)
-			f.WriteWindowUpdate(0, maxWindow)
+			f.WriteWindowUpdate(0, flow.Max)
 			f.WriteWindowUpdate(0, 0)
 		}),
-		wire(func(f *http2.Framer) {
+		framed(func(f *http2.Framer) {
 			f.WriteGoAway(0, http2.ErrCodeNo, nil)
 			f.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true})
 		}),
-		wire(func(f *http2.Framer) { f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get}) }),
+		framed(func(f *http2.Framer) { f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get}) }),
 	} {
 		for _, repeat := range []byte{0, 31 << 3} {
 			program := frameProgram(frames, repeat)

@@ -22,6 +22,8 @@ import (
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // modelStreams is the server's MaxConcurrentStreams.
@@ -43,6 +45,7 @@ func newModelServer(t testing.TB, secure bool) *modelServer {
 	m.Server.Server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: modelStreams, MaxReceiveBufferPerStream: 100_000}
 	t.Cleanup(func() { m.duplex.Close() })
 	m.url = serve(t, m.Server, secure)
+	watchStates(t, m.Server)
 	return m
 }
 
@@ -148,7 +151,7 @@ type model struct {
 
 func newModel(t testing.TB, s *modelServer, conn net.Conn) *model {
 	m := &model{t: t, server: s, conn: conn, polite: true, next: 1, streams: make(map[uint32]*modelStream),
-		initial: initialWindow, highest: initialWindow, granted: initialWindow, window: initialWindow, theirs: initialWindow,
+		initial: flow.Initial, highest: flow.Initial, granted: flow.Initial, window: flow.Initial, theirs: flow.Initial,
 		ended: make(chan struct{})}
 	conn.SetDeadline(time.Now().Add(timeout))
 	m.enc = hpack.NewEncoder(&m.block)
@@ -378,7 +381,7 @@ func (m *model) step(op, arg byte, take func() byte, rude bool) {
 		if op&8 != 0 {
 			pad = int64(arg) + 1
 		}
-		if st == nil || st.sentEnd || size+pad > min(st.window, m.window, maxFrameSize) {
+		if st == nil || st.sentEnd || size+pad > min(st.window, m.window, wire.MaxSize) {
 			return
 		}
 		data := pattern(int(size))
@@ -411,7 +414,7 @@ func (m *model) step(op, arg byte, take func() byte, rude bool) {
 			m.grant(st, uint32(arg)+1)
 		}
 	case 8:
-		m.initial = []int64{0, 1, 100, initialWindow, 1 << 20}[int(arg)%5]
+		m.initial = []int64{0, 1, 100, flow.Initial, 1 << 20}[int(arg)%5]
 		m.highest = max(m.highest, m.initial)
 		m.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(m.initial)},
 			http2.Setting{ID: http2.SettingHeaderTableSize, Val: uint32(arg) * 16})
@@ -559,13 +562,13 @@ func (m *model) check(st *modelStream) {
 }
 
 // frameProgram returns the program that sends frames as they are.
-func frameProgram(wire []byte, repeat byte) (program []byte) {
-	for len(wire) >= frameHeader {
-		size := int(wire[0])<<16 | int(wire[1])<<8 | int(wire[2])
-		size = min(size, 255, len(wire)-frameHeader)
-		program = append(program, 14, repeat, wire[3], wire[4], byte(binary.BigEndian.Uint32(wire[5:])), byte(size))
-		program = append(program, wire[frameHeader:frameHeader+size]...)
-		wire = wire[min(frameHeader+int(wire[0])<<16|int(wire[1])<<8|int(wire[2]), len(wire)):]
+func frameProgram(frames []byte, repeat byte) (program []byte) {
+	for len(frames) >= wire.HeaderSize {
+		size := int(frames[0])<<16 | int(frames[1])<<8 | int(frames[2])
+		size = min(size, 255, len(frames)-wire.HeaderSize)
+		program = append(program, 14, repeat, frames[3], frames[4], byte(binary.BigEndian.Uint32(frames[5:])), byte(size))
+		program = append(program, frames[wire.HeaderSize:wire.HeaderSize+size]...)
+		frames = frames[min(wire.HeaderSize+int(frames[0])<<16|int(frames[1])<<8|int(frames[2]), len(frames)):]
 	}
 	return program
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
 )
 
 // isParked waits until the server's only connection is parked.
@@ -33,7 +35,7 @@ func TestParkedWithStreams(t *testing.T) {
 				b, err := io.ReadAll(r.Body)
 				fmt.Fprintf(w, "%s %v", b, err)
 			case "/large":
-				_, err := w.Write(make([]byte, initialWindow+10))
+				_, err := w.Write(make([]byte, flow.Initial+10))
 				ended <- err
 			case "/wait":
 				w.(http.Flusher).Flush()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // parts returns the lengths of the parts of frames that the parked connections keep.
@@ -17,7 +19,7 @@ func (s *Server) parts() (all []int) {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		c.mu.Lock()
-		if c.parked {
+		if c.reader == readerParked {
 			all = append(all, len(c.rest))
 		}
 		c.mu.Unlock()
@@ -28,7 +30,7 @@ func (s *Server) parts() (all []int) {
 // A parked connection keeps at most 16 KiB of a frame that is not of a header block, wherever the
 // part ends. The handler gets what has come of a DATA frame, and at the end all of it.
 func TestPartsOfLargeFrames(t *testing.T) {
-	const size = largeIn - frameHeader
+	const size = largeIn - wire.HeaderSize
 	data := pattern(size)
 	for _, c := range []struct {
 		name    string
@@ -76,7 +78,7 @@ func TestPartsOfLargeFrames(t *testing.T) {
 			if c.kind == http2.FrameGoAway {
 				stream = 0
 			}
-			frame := append(appendFrame(nil, c.kind, c.flags, stream, size), payload...)
+			frame := append(wire.AppendFrame(nil, c.kind, c.flags, stream, size), payload...)
 			must(t, p.send())
 			for at, piece := range []int{9, 100, 17_000, 20_000, 20, 8000, len(frame)} {
 				n := min(piece, len(frame))
@@ -114,7 +116,7 @@ func TestLargeControlFrames(t *testing.T) {
 	kinds := []http2.FrameType{http2.FrameSettings, http2.FramePing, http2.FrameWindowUpdate}
 	for _, kind := range kinds {
 		p := dial(t, serve(t, &Server{Linger: -1, Server: handler(echo)}, false))
-		p.out.Write(appendFrame(nil, kind, 0, 0, 30_000))
+		p.out.Write(wire.AppendFrame(nil, kind, 0, 0, 30_000))
 		p.out.Write(make([]byte, 20_000))
 		must(t, p.send())
 		p.want("goaway 0 FRAME_SIZE_ERROR")
@@ -126,9 +128,9 @@ func TestLargeControlFrames(t *testing.T) {
 func TestPartOfBlockWithStreams(t *testing.T) {
 	for _, linger := range []time.Duration{-1, 0} {
 		for name, part := range map[string][]byte{
-			"half a HEADERS frame": append(appendFrame(nil, http2.FrameHeaders, 0, 3, 30_000), 1, 2, 3),
-			"half a block":         append(appendFrame(nil, http2.FrameHeaders, 0, 3, 1), 0x82),
-			"half a PING":          append(appendFrame(nil, http2.FramePing, 0, 0, 8), 1, 2, 3),
+			"half a HEADERS frame": append(wire.AppendFrame(nil, http2.FrameHeaders, 0, 3, 30_000), 1, 2, 3),
+			"half a block":         append(wire.AppendFrame(nil, http2.FrameHeaders, 0, 3, 1), 0x82),
+			"half a PING":          append(wire.AppendFrame(nil, http2.FramePing, 0, 0, 8), 1, 2, 3),
 		} {
 			hs := handler(func(w http.ResponseWriter, r *http.Request) {
 				w.(http.Flusher).Flush()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/serving/unwrap"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // newRequest makes the request of a new stream. It fails with a stream error if the request is malformed (RFC 9113, 8.1.1).
@@ -26,7 +27,7 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	authority, path := f.PseudoValue("authority"), f.PseudoValue("path")
 	// An extended CONNECT request (RFC 8441) has the protocol that is to follow.
 	protocol := f.PseudoValue("protocol")
-	extended := hasField(f.PseudoFields(), ":protocol")
+	extended := wire.HasField(f.PseudoFields(), ":protocol")
 	connect := method == http.MethodConnect && !extended
 	switch {
 	case !httpguts.ValidHeaderFieldName(method):

@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/textproto"
@@ -11,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2/hpack"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // A responseWriter is the http.ResponseWriter of a stream. It is used by the handler's goroutine. A small body is kept until
@@ -63,7 +61,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		if status == http.StatusContinue {
 			w.stopExpecting()
 		}
-		w.st.send(&header{status: status, fields: w.header}, nil, false)
+		w.st.send(&wire.Header{Status: status, Fields: w.header}, nil, false)
 		return
 	}
 	w.stopExpecting()
@@ -163,12 +161,12 @@ func (w *responseWriter) send(p []byte, end bool) error {
 
 // sendParts is send without what follows from an error.
 func (w *responseWriter) sendParts(p []byte, end bool) error {
-	var block *header
+	var block *wire.Header
 	head := w.st.r.Method == http.MethodHead
 	if !w.sent {
 		w.sent = true
 		w.complete(p, head, end)
-		block = &header{status: w.status, fields: w.snapshot}
+		block = &wire.Header{Status: w.status, Fields: w.snapshot}
 	}
 	if head {
 		if block == nil {
@@ -186,13 +184,13 @@ func (w *responseWriter) sendParts(p []byte, end bool) error {
 	if err := w.st.send(block, p, false); err != nil {
 		return err
 	}
-	trailers := &header{fields: make(http.Header)}
+	trailers := &wire.Header{Fields: make(http.Header)}
 	for _, name := range w.trailers {
 		if values := w.header[name]; len(values) > 0 {
-			trailers.fields[name] = values
+			trailers.Fields[name] = values
 		}
 	}
-	if len(trailers.fields) == 0 {
+	if len(trailers.Fields) == 0 {
 		trailers = nil
 	}
 	return w.st.send(trailers, nil, true)
@@ -280,81 +278,4 @@ func (w *responseWriter) EnableFullDuplex() error { return nil }
 
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
-}
-
-// A header is what a header block is made of.
-type header struct {
-	status int // 0 for trailers
-	fields http.Header
-}
-
-// An encoder encodes header blocks.
-type encoder struct {
-	buf   bytes.Buffer
-	hpack *hpack.Encoder
-}
-
-func newEncoder() *encoder {
-	e := new(encoder)
-	e.hpack = hpack.NewEncoder(&e.buf)
-	return e
-}
-
-// encoders holds encoders without a dynamic table, which belong to no connection.
-var encoders = sync.Pool{New: func() any {
-	e := newEncoder()
-	e.hpack.SetMaxDynamicTableSize(0)
-	e.hpack.WriteField(hpack.HeaderField{Name: "date"}) // after the change of the table's size, which conn sends
-	return e
-}}
-
-// appendHeader queues a header block. The caller holds c.mu, because a connection's own encoder must encode blocks in the
-// order in which they are sent.
-func (c *conn) appendHeader(o *outBuffer, stream uint32, h *header, end bool) {
-	e := c.encoder
-	if e == nil {
-		e = encoders.Get().(*encoder)
-		defer encoders.Put(e)
-	}
-	e.buf.Reset()
-	if c.encoder == nil && !c.tableZero {
-		c.tableZero = true
-		e.buf.WriteByte(0x20) // a table of size 0 (RFC 7541, 6.3)
-	}
-	e.header(h)
-	o.b = appendBlock(o.b, stream, e.buf.Bytes(), end)
-	if c.encoder != nil && e.buf.Cap() > 1<<10 {
-		e.buf = bytes.Buffer{} // the connection keeps it while it is parked
-	}
-}
-
-func (e *encoder) header(h *header) {
-	if h.status != 0 {
-		e.hpack.WriteField(hpack.HeaderField{Name: ":status", Value: strconv.Itoa(h.status)})
-	}
-	for name, values := range h.fields {
-		switch name {
-		case "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive":
-			continue // RFC 9113 (8.2.2) forbids them
-		case "Content-Length":
-			if h.status < 200 {
-				continue
-			}
-		}
-		e.field(name, values)
-	}
-}
-
-// field writes a header field, unless it is not valid in HTTP/2. Values are trimmed, as in HTTP/1.1.
-func (e *encoder) field(name string, values []string) {
-	lower := strings.ToLower(name)
-	if !httpguts.ValidHeaderFieldName(lower) || strings.HasPrefix(name, http.TrailerPrefix) {
-		return
-	}
-	for _, value := range values {
-		value = textproto.TrimString(value)
-		if httpguts.ValidHeaderFieldValue(value) && (lower != "te" || value == "trailers") {
-			e.hpack.WriteField(hpack.HeaderField{Name: lower, Value: value})
-		}
-	}
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/sockettest"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2/internal/flow"
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // A forward is a forward proxy, and a host to which it connects.
@@ -342,7 +344,7 @@ var tunnelCases = []tunnelCase{
 		}, host: `"", reset`, cause: isReset(http2.ErrCodeCancel)},
 	{name: "the client breaks its stream",
 		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
-			p.WriteWindowUpdate(1, maxWindow)
+			p.WriteWindowUpdate(1, flow.Max)
 			must(t, p.send())
 		}, client: []string{"1 reset FLOW_CONTROL_ERROR"}, host: `"", reset`,
 		cause: isReset(http2.ErrCodeFlowControl)},
@@ -362,15 +364,15 @@ var tunnelCases = []tunnelCase{
 	{name: "the client opens its connection's window too far",
 		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
 			x.waits(t, 2, 1)
-			p.WriteWindowUpdate(0, maxWindow)
+			p.WriteWindowUpdate(0, flow.Max)
 			must(t, p.send())
 		}, client: []string{"goaway 1 FLOW_CONTROL_ERROR", "the end"}, over: true, host: `"", reset`,
 		cause: isConnError(http2.ErrCodeFlowControl)},
 	{name: "settings open the windows too far",
 		act: func(t *testing.T, x *forward, p *peer, host *net.TCPConn) {
-			p.WriteWindowUpdate(1, maxWindow-initialWindow)
-			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: initialWindow + 1})
-			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: initialWindow + 2})
+			p.WriteWindowUpdate(1, flow.Max-flow.Initial)
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: flow.Initial + 1})
+			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: flow.Initial + 2})
 			must(t, p.send())
 		}, client: []string{"goaway 1 FLOW_CONTROL_ERROR", "the end"}, over: true, host: `"", reset`,
 		cause: isConnError(http2.ErrCodeFlowControl)},
@@ -615,7 +617,7 @@ func TestTunnelOfSlowClient(t *testing.T) {
 			host.CloseWrite()
 			sent <- err
 		}()
-		p.dataOf(1, 0, initialWindow)
+		p.dataOf(1, 0, flow.Initial)
 		until(t, "the tunnel is held back", func() bool {
 			st := x.Stats()
 			return st.QueuedBytes > 0 && st.Parked == 1 && st.Running == 0 && x.http2.Stats().Parked == 1
@@ -624,7 +626,7 @@ func TestTunnelOfSlowClient(t *testing.T) {
 			t.Errorf("%d bytes are queued", st.QueuedBytes)
 		}
 		until(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+3 })
-		at := initialWindow
+		at := flow.Initial
 		for step := 1; at < size; step = min(3*step, size-at) {
 			p.WriteWindowUpdate(1, uint32(step))
 			p.WriteWindowUpdate(0, uint32(step))
@@ -676,7 +678,7 @@ func TestTunnelOfSlowHost(t *testing.T) {
 		}
 		for full := false; !full; {
 			for credit > 0 {
-				n := min(credit, maxFrameSize)
+				n := min(credit, wire.MaxSize)
 				p.WriteData(1, false, sockettest.Sequence(sent, n))
 				must(t, p.send())
 				sent, credit = sent+n, credit-n
@@ -713,7 +715,7 @@ func TestTunnelOfSlowHost(t *testing.T) {
 		}()
 		for sent < all {
 			for credit > 0 && sent < all {
-				n := min(credit, maxFrameSize, all-sent)
+				n := min(credit, wire.MaxSize, all-sent)
 				p.WriteData(1, false, sockettest.Sequence(sent, n))
 				must(t, p.send())
 				sent, credit = sent+n, credit-n
@@ -900,8 +902,8 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 				var hosts sync.WaitGroup
 				defer hosts.Wait()
 				hosts.Go(func() {
-					for at, err := 0, error(nil); err == nil; at += maxFrameSize {
-						_, err = host.Write(sockettest.Sequence(at, maxFrameSize))
+					for at, err := 0, error(nil); err == nil; at += wire.MaxSize {
+						_, err = host.Write(sockettest.Sequence(at, wire.MaxSize))
 					}
 				})
 				hosts.Go(func() {
@@ -935,12 +937,12 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 					return ""
 				}
 				for sent < 3<<20 || got < 3<<20 {
-					if min(ofStream, ofConn) >= maxFrameSize {
-						p.WriteData(1, false, sockettest.Sequence(sent, maxFrameSize))
+					if min(ofStream, ofConn) >= wire.MaxSize {
+						p.WriteData(1, false, sockettest.Sequence(sent, wire.MaxSize))
 						must(t, p.send())
-						sent += maxFrameSize
-						ofStream -= maxFrameSize
-						ofConn -= maxFrameSize
+						sent += wire.MaxSize
+						ofStream -= wire.MaxSize
+						ofConn -= wire.MaxSize
 					}
 					if f := next(); f != "" {
 						t.Fatal(f)
@@ -1153,7 +1155,7 @@ func TestConnectIsReset(t *testing.T) {
 		}, nil, false},
 		{"window of 0", func(p *peer) { p.WriteWindowUpdate(1, 0) },
 			[]string{"1 reset PROTOCOL_ERROR"}, false},
-		{"window too large", func(p *peer) { p.WriteWindowUpdate(1, maxWindow) },
+		{"window too large", func(p *peer) { p.WriteWindowUpdate(1, flow.Max) },
 			[]string{"1 reset FLOW_CONTROL_ERROR"}, false},
 		{"trailers", func(p *peer) { p.openPart(1, true, true, "a", "b") },
 			[]string{"1 reset PROTOCOL_ERROR"}, false},

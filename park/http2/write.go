@@ -1,8 +1,11 @@
 package http2
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
 
 // Frames are queued in conn.out. The goroutine that has queued some writes them, unless another one is writing; then that
@@ -28,7 +31,7 @@ var outBuffers = sync.Pool{New: func() any { return new(outBuffer) }}
 func getOut() *outBuffer { return outBuffers.Get().(*outBuffer) }
 
 func (o *outBuffer) release() {
-	if cap(o.b) <= 2*(maxOut+maxFrameSize) {
+	if cap(o.b) <= 2*(maxOut+wire.MaxSize) {
 		o.b = o.b[:0]
 		outBuffers.Put(o)
 	}
@@ -81,7 +84,7 @@ func (c *conn) waitForWriter() bool {
 
 // flush writes what is queued, unless a goroutine is writing. The caller holds c.mu, which flush releases while it writes.
 func (c *conn) flush() {
-	if c.writing || c.out == nil || c.ended {
+	if c.writing || c.out == nil || c.ending == ended {
 		return
 	}
 	c.writing = true
@@ -95,7 +98,7 @@ func (c *conn) flush() {
 
 // startWriting makes a goroutine write what is queued. The caller holds c.mu.
 func (c *conn) startWriting() {
-	if !c.writing && c.out != nil && !c.ended {
+	if !c.writing && c.out != nil && c.ending != ended {
 		c.writing = true
 		go c.writeRest()
 	}
@@ -113,7 +116,7 @@ func (c *conn) writeRest() {
 // wrote is called when everything was written. The caller holds c.mu.
 func (c *conn) wrote() {
 	c.writing = false
-	if c.draining && !c.ended {
+	if c.reader == readerDrains && c.ending != ended {
 		c.closeWrite()
 	}
 	c.settle()
@@ -151,4 +154,51 @@ func (c *conn) writeAll(b []byte) error {
 			return err
 		}
 	}
+}
+
+// wakeSender wakes one stream that waits to send and can send now. A stream that stops sending, or waits, calls it again. So
+// all that can send are woken one after the other, and the others not at all: a frame of a few bytes that opens a window by
+// a byte must not wake hundreds of handlers. The caller holds c.mu.
+func (c *conn) wakeSender() {
+	line := &c.roomless
+	switch {
+	case c.queued() >= maxOut:
+		return
+	case len(*line) == 0 && c.outflow > 0:
+		line = &c.shut
+	}
+	if len(*line) > 0 {
+		(*line)[0].wake()
+		*line = slices.Delete(*line, 0, 1)
+	}
+}
+
+// waitIn waits in a line of streams, until wakeSender has chosen the stream or the stream has changed. The caller holds
+// c.mu.
+func (st *stream) waitIn(line *[]*stream) {
+	st.c.wakeSender()
+	*line = append(*line, st)
+	st.cond.Wait()
+	leave(line, st)
+}
+
+// leave removes a stream from a line, if it is there.
+func leave(line *[]*stream, st *stream) {
+	*line = slices.DeleteFunc(*line, func(other *stream) bool { return other == st })
+}
+
+// enline adds a stream that was taken over to a line, unless it is there. The caller holds c.mu.
+func (c *conn) enline(line *[]*stream, st *stream) {
+	if !slices.Contains(*line, st) {
+		*line = append(*line, st)
+	}
+}
+
+// unline removes a stream that was taken over, and has ended, from the lines. It may have been woken
+// to send. The caller holds c.mu.
+func (c *conn) unline(st *stream) {
+	for _, line := range []*[]*stream{&c.roomless, &c.shut} {
+		leave(line, st)
+	}
+	c.wakeSender()
 }

@@ -6,17 +6,6 @@ import (
 	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
 
-// A wait is what a stream has whose request waits without a handler. When the handler has returned,
-// the stream has no exchange of its own until the wait ends. The fields are protected by conn.mu.
-type wait struct {
-	handlerEnded bool // the handler has returned
-	dropped      bool // the handler has panicked
-	resume       func(http.ResponseWriter, *http.Request)
-	drop         func()
-	method       string
-	header       http.Header // of the response, or nil
-}
-
 // SuspendStream is for package park. See muxed.Suspender.
 func (w *responseWriter) SuspendStream(taker muxed.Waker) (muxed.Suspended, error) {
 	st := w.st
@@ -30,7 +19,8 @@ func (w *responseWriter) SuspendStream(taker muxed.Waker) (muxed.Suspended, erro
 		return nil, http.ErrNotSupported
 	}
 	w.taken = true
-	st.wait, st.taker = new(wait), taker
+	st.wait = new(wait)
+	st.setHolder(heldByWait, taker)
 	c.suspended++
 	st.stopTimers()
 	return st, nil
@@ -40,7 +30,7 @@ func (w *responseWriter) SuspendStream(taker muxed.Waker) (muxed.Suspended, erro
 func (st *stream) Resume(serve func(http.ResponseWriter, *http.Request), drop func()) {
 	c := st.c
 	c.mu.Lock()
-	if st.wait.dropped {
+	if st.wait.handler == waitPanicked {
 		c.mu.Unlock()
 		drop()
 		return
@@ -54,7 +44,7 @@ func (st *stream) Resume(serve func(http.ResponseWriter, *http.Request), drop fu
 // c.mu.
 func (st *stream) handlerEnded() {
 	q := st.wait
-	q.handlerEnded, q.method = true, st.r.Method
+	q.handler, q.method = waitReturned, st.r.Method
 	if len(st.w.header) > 0 {
 		q.header = st.w.header
 	}
@@ -67,10 +57,11 @@ func (st *stream) handlerEnded() {
 // wait for other handlers: such functions are fewer than streams may be open. The caller holds c.mu.
 func (st *stream) resumeIfDue() {
 	c, q := st.c, st.wait
-	if q.resume == nil || !q.handlerEnded {
+	if q.resume == nil || q.handler != waitReturned {
 		return
 	}
-	st.taker, st.wait = nil, nil
+	st.setHolder(heldByHandler, nil)
+	st.wait = nil
 	ctx := st.begin()
 	st.serve = q.resume
 	st.r = (&http.Request{Method: q.method, Proto: "HTTP/2.0", ProtoMajor: 2,
@@ -94,12 +85,9 @@ func (st *stream) dropWait() {
 	c := st.c
 	c.mu.Lock()
 	drop := st.wait.drop
-	*st.wait = wait{dropped: true}
+	*st.wait = wait{handler: waitPanicked}
 	c.mu.Unlock()
 	if drop != nil {
 		drop()
 	}
 }
-
-// over reports whether nothing of an ended connection is left. The caller holds c.mu.
-func (c *conn) over() bool { return c.finished && c.running == 0 && c.suspended == 0 }

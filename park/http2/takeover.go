@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 
 	"golang.org/x/net/http2"
 
@@ -16,11 +15,6 @@ import (
 // waiting, and the stream calls its taker when it may write on. The stream of a CONNECT request is
 // duplex: the taker also reads what the client sends, and is called when something has arrived.
 // When the handler has returned, the stream keeps nothing that only handlers need.
-
-// handled is the exchange of all streams that were taken over or wait, and whose handlers have
-// returned. It is never changed. A Read of such a request's body, which a handler may have left to
-// another goroutine, fails.
-var handled = exchange{bodyErr: http.ErrBodyReadAfterClose, bodyClosed: true}
 
 // TakeStream is for package park. See muxed.Writer.
 func (w *responseWriter) TakeStream(taker muxed.Waker, tunnel bool) (muxed.Stream, error) {
@@ -45,40 +39,21 @@ func (w *responseWriter) TakeStream(taker muxed.Waker, tunnel bool) (muxed.Strea
 	w.taken, w.over = true, true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st.taker, st.duplex, st.tunnel = taker, duplex, tunnel
-	st.plain = st.r.Header[":protocol"] == nil
+	switch {
+	case tunnel && st.r.Header[":protocol"] == nil:
+		st.setHolder(heldByPlainTunnel, taker)
+	case tunnel:
+		st.setHolder(heldByTunnel, taker)
+	case duplex:
+		st.setHolder(heldByDuplex, taker)
+	default:
+		st.setHolder(heldByWriter, taker)
+	}
 	if st.stopTimers(); duplex && st.body.size > 0 {
 		received := st.body
 		st.input, st.body = &received, queue{}
 	}
 	return st, nil
-}
-
-// queueInput keeps what was received of a duplex stream for its taker. The caller holds c.mu.
-func (st *stream) queueInput(b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	if st.input == nil {
-		st.input = new(queue)
-	}
-	st.input.write(b)
-}
-
-// consumed returns n bytes to the client's windows. The caller holds c.mu.
-func (st *stream) consumed(n int32) {
-	if st.c.giveBack(n); !st.gotEnd {
-		st.giveBack(n)
-	}
-}
-
-// dropInput discards what the taker has not read. The caller holds c.mu.
-func (st *stream) dropInput() {
-	if q := st.input; q != nil {
-		st.input = nil
-		st.c.giveBack(int32(q.size))
-		q.drop()
-	}
 }
 
 // Read is for the taker. See muxed.Stream.
@@ -95,7 +70,7 @@ func (st *stream) Read(p []byte) (n int, err error) {
 	}
 	switch {
 	case st.input != nil:
-	case st.duplex && st.gotEnd && (st.err == nil || st.err == errStreamEnded):
+	case st.duplex() && st.gotEnd && (st.err == nil || st.err == errStreamEnded):
 		err = io.EOF
 	default:
 		err = st.cause()
@@ -114,33 +89,17 @@ func (st *stream) Write(p []byte) (n int) {
 			c.enline(&c.roomless, st)
 			break
 		} else if m == 0 {
-			if st.outflow > 0 {
+			if st.outflow.Available() > 0 {
 				c.enline(&c.shut, st)
 			}
 			break
 		}
-		st.appendData(p[n:n+m], false)
+		st.queueData(p[n:n+m], false)
 		n += m
 	}
 	c.wakeSender()
 	c.startWriting()
 	return n
-}
-
-// enline adds a stream that was taken over to a line, unless it is there. The caller holds c.mu.
-func (c *conn) enline(line *[]*stream, st *stream) {
-	if !slices.Contains(*line, st) {
-		*line = append(*line, st)
-	}
-}
-
-// unline removes a stream that was taken over, and has ended, from the lines. It may have been woken
-// to send. The caller holds c.mu.
-func (c *conn) unline(st *stream) {
-	for _, line := range []*[]*stream{&c.roomless, &c.shut} {
-		leave(line, st)
-	}
-	c.wakeSender()
 }
 
 // Err is for the taker. See muxed.Stream.
@@ -154,9 +113,9 @@ func (st *stream) Err() error {
 func (st *stream) cause() error {
 	var reset http2.StreamError
 	switch {
-	case st.tunnel && st.err == errStreamEnded:
+	case st.tunnel() && st.err == errStreamEnded:
 		return nil
-	case st.tunnel:
+	case st.tunnel():
 	case errors.As(st.err, &reset) &&
 		(reset.Code == http2.ErrCodeCancel || reset.Code == http2.ErrCodeNo):
 		return io.EOF
@@ -177,7 +136,7 @@ func (st *stream) CloseWrite() {
 // endWriting ends the response. The caller holds c.mu.
 func (st *stream) endWriting() {
 	if st.err == nil && !st.sentEnd {
-		st.appendData(nil, true)
+		st.queueData(nil, true)
 		st.endIfDone()
 	}
 }
@@ -195,7 +154,7 @@ func (st *stream) Reset() {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
 	code := http2.ErrCodeCancel // RFC 8441 (5) has it also for a tunnel
-	if st.tunnel && st.plain {
+	if st.holder == heldByPlainTunnel {
 		code = http2.ErrCodeConnect
 	}
 	st.abandon(code)
