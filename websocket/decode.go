@@ -169,7 +169,7 @@ func (d *decoder) next(b []byte, limit *limits) (a arrival, used int, err error)
 		a.payload = d.message
 	}
 	if d.kind == Text && !d.compressed {
-		if d.valid += validPrefix(a.payload[d.valid:], whole); d.valid < 0 || whole && d.valid < len(a.payload) {
+		if d.valid += validPrefix(a.payload[d.valid:]); d.valid < 0 || whole && d.valid < len(a.payload) {
 			return a, used, errNotUTF8
 		}
 	}
@@ -226,13 +226,10 @@ func (d *decoder) header(b []byte, limit *limits) (used int, err error) {
 }
 
 // validPrefix returns the length of the part of b that is UTF-8, without a character at the end of which bytes are
-// missing, unless b is the whole rest. It returns a large negative number if b cannot become UTF-8.
-func validPrefix(b []byte, whole bool) int {
+// missing. It returns a large negative number if b cannot become UTF-8.
+func validPrefix(b []byte) int {
 	if utf8.Valid(b) {
 		return len(b)
-	}
-	if whole {
-		return math.MinInt
 	}
 	// Only the last three bytes can be the beginning of a character.
 	for i := len(b) - 1; i >= 0 && i >= len(b)-3; i-- {
