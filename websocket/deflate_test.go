@@ -3,7 +3,6 @@ package websocket
 import (
 	"bytes"
 	"compress/flate"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -12,57 +11,6 @@ import (
 	"testing"
 	"unicode/utf8"
 )
-
-func TestNegotiate(t *testing.T) {
-	const ours = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-	for _, c := range []struct{ offer, want string }{
-		{"permessage-deflate", ours},
-		{"Permessage-Deflate ; Client_Max_Window_Bits", ours},
-		{"permessage-deflate; client_max_window_bits", ours},
-		{"permessage-deflate; client_max_window_bits=10", ours},
-		{`permessage-deflate; client_max_window_bits="8"`, ours},
-		{"permessage-deflate; server_no_context_takeover; client_no_context_takeover", ours},
-		{"permessage-deflate; server_max_window_bits=15", ours + "; server_max_window_bits=15"},
-		{"permessage-deflate; server_max_window_bits=10, permessage-deflate", ours},
-		{"x-webkit-deflate-frame, permessage-deflate", ours},
-		{"", ""},
-		{"permessage-deflate; server_max_window_bits=10", ""},
-		{"permessage-deflate; server_max_window_bits", ""},
-		{"permessage-deflate; server_max_window_bits=16", ""},
-		{"permessage-deflate; client_max_window_bits=7", ""},
-		{"permessage-deflate; client_max_window_bits=16", ""},
-		{"permessage-deflate; client_max_window_bits=08", ""},
-		{"permessage-deflate; client_max_window_bits=+9", ""},
-		{"permessage-deflate; client_max_window_bits=", ""},
-		{"permessage-deflate; client_no_context_takeover=1", ""},
-		{"permessage-deflate; server_no_context_takeover; server_no_context_takeover", ""},
-		{"permessage-deflate; unknown", ""},
-		{"permessage-deflate=1", ""},
-		{"permessage-bzip2", ""},
-		{`permessage-bzip2; a="b, permessage-deflate"`, ""},
-		{`permessage-bzip2; a="\"b, permessage-deflate"`, ""},
-		{`permessage-deflate; server_max_window_bits="15"`, ours + "; server_max_window_bits=15"},
-		{`permessage-deflate; server_max_window_bits="9"`, ""},
-		{`permessage-deflate; client_max_window_bits="15`, ""},
-		{`permessage-deflate; client_max_window_bits=15"`, ""},
-		{`permessage-deflate; client_max_window_bits=""`, ""},
-		{`permessage-deflate; "client_max_window_bits"=15`, ""},
-		{`"permessage-deflate"`, ""},
-		{"permessage-deflate; client_max_window_bits; client_max_window_bits=10", ""},
-		{"permessage-deflate; server_max_window_bits=15; SERVER_MAX_WINDOW_BITS=15", ""},
-		{"permessage-deflate;", ""},
-		{"permessage-deflate; =1", ""},
-		{"permessage-deflate; x=1, permessage-deflate; client_no_context_takeover", ours},
-		{`permessage-deflate; x=",", , permessage-deflate`, ours},
-	} {
-		if got, ok := negotiate([]string{"other", c.offer}); got != c.want || ok != (c.want != "") {
-			t.Errorf("%q: %q %v, want %q", c.offer, got, ok, c.want)
-		}
-	}
-	if got, _ := negotiate([]string{"permessage-deflate; x", "permessage-deflate"}); got != ours {
-		t.Errorf("the second field: %q", got)
-	}
-}
 
 const offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
 
@@ -161,84 +109,6 @@ func TestPreparedFrames(t *testing.T) {
 	}
 }
 
-// TestCompressedEcho has the shape of the cases 12 and 13 of the Autobahn test suite: messages of
-// several kinds and lengths, whole and in fragments, after each of its offers.
-func TestCompressedEcho(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	noise := make([]byte, 128<<10)
-	rand.NewChaCha8([32]byte{}).Read(noise)
-	var records strings.Builder
-	for records.Len() < 128<<10 {
-		fmt.Fprintf(&records, `{"topic":"orders.%d","id":"%x","data":"Ünïcode 𝄞"}`,
-			random.IntN(100), random.Uint32())
-	}
-	data := map[Kind]string{Text: records.String(), Binary: string(noise)}
-	s := &Server{OnMessage: echo, Compression: 1, CompressMin: -1, CloseTimeout: soon}
-	h := serve(t, "park", s)
-	for number, x := range map[string]struct {
-		offer    string
-		accepted bool
-	}{
-		"13.1": {"permessage-deflate; client_no_context_takeover; client_max_window_bits", true},
-		"13.2": {"permessage-deflate; server_no_context_takeover; client_max_window_bits", true},
-		"13.3": {"permessage-deflate; server_max_window_bits=9; client_max_window_bits", false},
-		"13.4": {"permessage-deflate; server_max_window_bits=15; client_max_window_bits", true},
-		"13.5": {"permessage-deflate; server_no_context_takeover; server_max_window_bits=9", false},
-		"13.6": {"permessage-deflate; server_no_context_takeover; server_max_window_bits=15", true},
-		"13.7": {"permessage-deflate; server_no_context_takeover; server_max_window_bits=9, " +
-			"permessage-deflate; server_no_context_takeover, permessage-deflate", true},
-	} {
-		p := h.connect(t, "Sec-WebSocket-Extensions: "+x.offer+"\r\n")
-		if got := p.answer.Header.Get("Sec-WebSocket-Extensions"); (got != "") != x.accepted {
-			t.Errorf("%s: %q", number, got)
-		}
-		bit := byte(0)
-		if x.accepted {
-			bit = rsv1
-		}
-		for kind, all := range data {
-			for size := 16; size <= len(all); size *= 4 {
-				message := strings.ToValidUTF8(all[:size], "")
-				if kind == Binary {
-					message = all[:size]
-				}
-				sent := message
-				if x.accepted {
-					sent = squeeze(message)
-				}
-				p.send(frame(fin|bit|byte(kind), sent)...)
-				p.wantInflated(kind, message)
-				p.send(frame(bit|byte(kind), sent[:5])...)
-				for rest := sent[5:]; ; {
-					n := min(256, len(rest))
-					part := rest[:n]
-					if rest = rest[n:]; rest == "" {
-						p.send(frame(last, part)...)
-						break
-					}
-					p.send(frame(more, part)...)
-				}
-				p.wantInflated(kind, message)
-			}
-		}
-		p.send(closing(CodeNormal, "")...)
-		p.wantClose(CodeNormal)
-		p.wantEnd()
-	}
-}
-
-// wantInflated reads a message, which may be compressed.
-func (p *peer) wantInflated(kind Kind, message string) {
-	p.Helper()
-	f, got := p.next()
-	if f&rsv1 != 0 {
-		got = expand(p, got)
-	}
-	if f&^rsv1 != fin|byte(kind) || got != message {
-		p.Fatalf("frame %#x (%d bytes), want %d bytes of kind %d", f, len(got), len(message), kind)
-	}
-}
-
 // A message that inflates to more than the limit takes no more memory than the limit, and what it
 // outgrows on the way there.
 func TestBombMemory(t *testing.T) {
@@ -260,11 +130,9 @@ func TestBombMemory(t *testing.T) {
 // Bytes of a stranger, in any pieces: the decoder finds the same messages as with all of them at once, within the limits,
 // and text is UTF-8.
 func FuzzDecoder(f *testing.F) {
-	for _, g := range groups() {
-		for _, e := range g.list {
-			if len(e.send) < 1000 {
-				f.Add(e.send, uint64(1), g.header != "")
-			}
+	for _, c := range protocolCases() {
+		if b := c.sent(); len(b) < 1000 {
+			f.Add(b, uint64(1), strings.HasPrefix(c.section, "12"))
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64, compression bool) {
@@ -343,10 +211,12 @@ func decode(t *testing.T, b []byte, limit *limits, size func(int) int) (all []st
 // Bytes of a stranger are inflated as io.ReadAll does it, up to the limit. What this package has
 // compressed is inflated to the same bytes, also behind a final block.
 func FuzzInflate(f *testing.F) {
-	for _, e := range compressedExchanges() {
-		f.Add(e.send[min(6, len(e.send)):])
+	for _, c := range protocolCases() {
+		if b := c.sent(); strings.HasPrefix(c.section, "12") && len(b) < 10_000 {
+			f.Add(b[min(6, len(b)):])
+		}
 	}
-	f.Add([]byte(hello))
+	f.Add([]byte("\xf2\x48\xcd\xc9\xc9\x07\x00"))
 	f.Add([]byte("\x00"))
 	f.Add([]byte(squeeze(strings.Repeat("x", 5000))))
 	var levels []*deflater

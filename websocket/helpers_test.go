@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -187,6 +188,18 @@ func socketOf(conn net.Conn) *net.TCPConn {
 	}
 	return conn.(*net.TCPConn)
 }
+
+const (
+	fin   = 0x80
+	rsv1  = 0x40
+	pong  = fin | opPong
+	ping  = fin | opPing
+	first = byte(Text) // the first fragment of a text
+	more  = byte(opContinuation)
+	last  = fin | opContinuation
+)
+
+func join(frames ...[]byte) []byte { return slices.Concat(frames...) }
 
 // frame returns a frame of a client. first is the first byte.
 func frame(first byte, payload string) []byte {
