@@ -14,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/race"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -24,7 +25,7 @@ func playRole() bool {
 // An idle client that has got an event needs at most 1,100 live bytes, and 1,700 with TLS.
 func TestIdleMemory(t *testing.T) {
 	long.Only(t, "it makes 5,000 connections, twice")
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the memory of the race detector would be included")
 	}
 	idling.Enough(t)

@@ -24,6 +24,7 @@ import (
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/race"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -35,7 +36,7 @@ func playRole() bool {
 // that never has, or whose messages were compressed; with TLS at most 1,400.
 func TestIdleMemory(t *testing.T) {
 	long.Only(t, "it makes 5,000 connections, three times")
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the memory of the race detector would be included")
 	}
 	idling.Enough(t)
@@ -278,7 +279,7 @@ func TestBroadcast(t *testing.T) {
 		policy  SlowPolicy
 	}{{"close", idling.Conns, 500, SlowClose}, {"drop", 500, 50, SlowDrop}} {
 		t.Run(c.name, func(t *testing.T) {
-			if raceDetector || testing.Short() {
+			if race.Enabled || testing.Short() {
 				c.n, c.slow = 500, 50
 			}
 			s, audience := startAudience(t, c.n, c.slow, c.policy, "")
@@ -340,7 +341,7 @@ func BenchmarkBroadcast(b *testing.B) {
 
 // Compressing and inflating allocate nothing when the buffers are large enough.
 func TestCompressionAllocs(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("sync.Pool drops values at random with the race detector")
 	}
 	d := &deflater{level: 1}

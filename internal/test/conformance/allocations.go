@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/race"
 	"github.com/socknotify/socknotify/overlapped"
 )
 
@@ -31,7 +32,7 @@ func (r *run) steady(a []string) {
 		round()
 	}
 	// The race detector allocates, and makes pools forget.
-	if n := testing.AllocsPerRun(200, round); n != 0 && !raceDetector {
+	if n := testing.AllocsPerRun(200, round); n != 0 && !race.Enabled {
 		r.Errorf("%v allocations each time", n)
 	}
 	stop()
