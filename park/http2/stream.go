@@ -38,7 +38,7 @@ type stream struct {
 //	errStreamEnded  yes     yes      closed: endIfDone
 //	another one     either, not both closed: reset by a side, or its connection has ended
 //
-// A stream with an err is in no list of the connection and never changes again, but for what its holder leaves.
+// A stream with an err is not in conn.streams, and its gotEnd and sentEnd do not change any more.
 
 // A holder is what answers a stream.
 type holder uint8

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A Decoder decodes the header blocks that a connection receives. Its table is that of all blocks, so each of them must be
-// decoded. It is not safe for concurrent use, and must not be copied
+// A Decoder decodes the header blocks that a connection receives. Each block changes the table that later ones refer to, so
+// all of them must be decoded. It is not safe for concurrent use, and must not be copied
 // while a block is decoded.
 type Decoder struct {
 	hpack *hpack.Decoder
