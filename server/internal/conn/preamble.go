@@ -77,7 +77,7 @@ func (o *Owner) preamble(c *Conn, first bool) {
 
 // afterPreamble goes on with a connection whose header is complete.
 func (o *Owner) afterPreamble(c *Conn, got Preamble) {
-	x, secure := c.extra, c.tls() != nil
+	x, plain := c.extra, c.tls() == nil
 	rest := x.opening.b[got.N:]
 	c.mu.Lock()
 	if got.Remote != nil || got.Local != nil || got.Value != nil {
@@ -85,14 +85,14 @@ func (o *Owner) afterPreamble(c *Conn, got Preamble) {
 		x.preamble = &kept
 	}
 	x.opening.header, x.opening.b = false, nil
-	if !secure {
+	if plain {
 		x.opening = nil
 		c.word.And(^uint32(wHandshake))
 		c.giveBack(rest)
 	}
 	c.dropExtra()
 	c.mu.Unlock()
-	if secure {
+	if !plain {
 		s := c.secured().stack
 		s.hs.from = c.RemoteAddr()
 		if s.first = append(s.first, rest...); len(rest) > 0 {
