@@ -62,13 +62,13 @@ type opening struct {
 	b             []byte // received of the header
 }
 
-// Layers are what lies above and below a connection that is not just a socket.
+// layers are what lies above and below a connection that is not just a socket.
 type layers struct {
 	transport transport // unless that is TLS
 	wrapper   net.Conn  // to be closed at the end
 }
 
-// Timeouts are IdleTimeout and WriteTimeout of a connection that has its own. Zero means those of
+// timeouts are IdleTimeout and WriteTimeout of a connection that has its own. Zero means those of
 // the server, and a negative time never.
 type timeouts struct{ idle, slow time.Duration }
 
