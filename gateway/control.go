@@ -73,7 +73,7 @@ type controller struct {
 // followOrders begins to carry out the orders that are stored from now on.
 func (g *Gateway) followOrders(ctx context.Context) error {
 	wants := []want{{filter: controlTopic}}
-	if _, err := g.hub.begin(ctx, wants); err != nil {
+	if _, err := g.hub.locate(ctx, wants); err != nil {
 		return err
 	}
 	f := &controller{g: g}

@@ -30,12 +30,11 @@ import (
 // before republishing, when this node is too slow. The successor of a lost event shows that, and
 // hub.audit finds those without one.
 type feed struct {
-	hub      *hub
-	sub      *nats.Subscription
-	roster   *roster   // of a topic of presence, otherwise nil
-	starting *starting // nil once the feed has begun; guarded by hub.mu
-	refs     int32     // clients that join or have joined; guarded by hub.mu
-	wild     bool
+	hub    *hub
+	sub    *nats.Subscription
+	roster *roster // of a topic of presence, otherwise nil
+	refs   int32   // clients that join or have joined; guarded by hub.mu
+	wild   bool
 
 	// What follows is guarded by mu, which is held while an event is given to all members.
 	begun     bool // floor is known
@@ -47,13 +46,6 @@ type feed struct {
 	floor     uint64
 	target    uint64
 	checked   atomic.Uint64 // like floor, by the last audit; it may be the higher one
-}
-
-// starting is the time before a feed has begun. A topic may have one client, so what a feed needs
-// only then is not in it.
-type starting struct {
-	done   chan struct{} // closed when the feed has begun, or failed is set
-	failed error
 }
 
 // A membership is a client of a feed. Clients are in a slice, in the order in which they have come:

@@ -220,7 +220,11 @@ func TestLostMessages(t *testing.T) {
 			s.publish("a", data)
 			sub, err := s.node.Conn.ChanSubscribe(f.sub.Subject, s.hub.inboxes[0])
 			must(t, err)
+			s.hub.mu.Lock()
+			f.mu.Lock()
 			f.sub = sub
+			f.mu.Unlock()
+			s.hub.mu.Unlock()
 			must(t, s.node.Conn.Flush())
 		}
 		lose("1")
@@ -614,6 +618,18 @@ func TestHeartbeat(t *testing.T) {
 	expect(t, p, message{Data: "x"})
 }
 
+// startFeed subscribes for a feed that one client waits for, and that has not begun.
+func (s *site) startFeed(filter string) (*start, *feed) {
+	s.t.Helper()
+	making := &start{done: make(chan struct{}), refs: 1}
+	s.hub.mu.Lock()
+	s.hub.starting[subjectOf(filter)] = making
+	s.hub.mu.Unlock()
+	f, err := s.hub.addFeed(filter)
+	must(s.t, err)
+	return making, f
+}
+
 // What is published to a topic whose feed has not begun delays no other topic, and reaches the clients of that feed when it
 // begins.
 func TestFeedThatHasNotBegun(t *testing.T) {
@@ -628,11 +644,7 @@ func TestFeedThatHasNotBegun(t *testing.T) {
 		late = fmt.Sprint("late", i)
 	}
 	start := s.publish(late, "before")
-	s.hub.mu.Lock()
-	f, err := s.hub.addFeed(late, subjectOf(late))
-	f.refs++
-	s.hub.mu.Unlock()
-	must(t, err)
+	making, f := s.startFeed(late)
 	defer s.hub.release(f)
 	s.publish(late, "1")
 	s.publish(live, "2")
@@ -641,7 +653,7 @@ func TestFeedThatHasNotBegun(t *testing.T) {
 	audits := s.Stats().Audits
 	until(t, "an audit does not wait for the feed", func() bool { return s.Stats().Audits > audits })
 	f.begin(1)
-	s.hub.started(f, nil)
+	s.hub.started(making, late, f, nil)
 	r, err := openSSE(s.url, "topic="+late, start)
 	must(t, err)
 	defer r.close()
@@ -665,13 +677,9 @@ func TestNoGapForNewClients(t *testing.T) {
 		s.hub.auditNow()
 		return s.Stats().First > 1
 	})
-	s.hub.mu.Lock() // no audit may look at the new feed before its first event
-	f, err := s.hub.addFeed("w.*", subjectOf("w.*"))
-	f.refs++
-	s.hub.mu.Unlock()
-	must(t, err)
+	making, f := s.startFeed("w.*")
 	f.begin(0)
-	s.hub.started(f, nil)
+	s.hub.started(making, "w.*", f, nil)
 	r, err := openSSE(s.url, "topic=w.*", "")
 	must(t, err)
 	s.publish("w.x", "first")

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +81,7 @@ func newNode(t testing.TB, config NodeConfig) *Node {
 // newSiteOn starts a gateway on a node.
 func newSiteOn(t testing.TB, node *Node, config Config) *site {
 	t.Helper()
-	config.Conn = node.Conn
+	config.Conn = cmp.Or(config.Conn, node.Conn)
 	if config.Logger == nil {
 		config.Logger = quiet
 	}

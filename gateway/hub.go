@@ -47,10 +47,11 @@ type hub struct {
 	// leader. It is sent away then, to come back.
 	hold time.Duration
 
-	mu     sync.RWMutex
-	feeds  map[string]*feed // by subject
-	own    int              // feeds of the gateway's own topics
-	closed bool
+	mu       sync.RWMutex      // not held while NATS is asked
+	feeds    map[string]*feed  // by subject
+	starting map[string]*start // by subject, the feeds that are being made
+	own      int               // feeds of the gateway's own topics
+	closed   bool
 }
 
 // counters are those of Stats.
@@ -218,7 +219,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log *slog.Logger) (*hub, error) {
 	h := &hub{conn: conn, log: log, largest: largest, feeds: make(map[string]*feed),
-		kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
+		starting: make(map[string]*start),
+		kick:     make(chan struct{}, 1), seed: maphash.MakeSeed()}
 	h.clients.node = newEpoch()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.history.init(conn, name, h.ctx, &h.work)
@@ -254,8 +256,9 @@ func (h *hub) dispatch(in chan *nats.Msg) {
 		case m := <-in:
 			h.mu.RLock()
 			f := h.feeds[m.Sub.Subject]
+			current := f != nil && f.sub == m.Sub // and not one that had the subject before
 			h.mu.RUnlock()
-			if f != nil {
+			if current {
 				f.receive(m)
 			}
 		case <-h.ctx.Done():
@@ -264,8 +267,8 @@ func (h *hub) dispatch(in chan *nats.Msg) {
 	}
 }
 
-// acquire returns the feed of a filter, and counts a reference to it. It subscribes if there is no
-// feed.
+// acquire returns the feed of a filter, and counts a reference to it. It makes the feed if there is
+// none. NATS is asked without h.mu, which the events of all other topics need.
 func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 	subject := subjectOf(filter)
 	h.mu.Lock()
@@ -273,73 +276,116 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 		h.mu.Unlock()
 		return nil, errHubClosed
 	}
-	f := h.feeds[subject]
-	if f == nil {
-		var err error
-		if f, err = h.addFeed(filter, subject); err != nil {
+	s := h.starting[subject]
+	if s == nil {
+		if f := h.feeds[subject]; f != nil {
+			f.refs++
 			h.mu.Unlock()
-			return nil, err
+			return f, nil
 		}
-		h.work.Go(func() { h.started(f, h.start(f)) })
+		s = &start{done: make(chan struct{})}
+		h.starting[subject] = s
+		h.work.Go(func() { h.make(s, filter) })
 	}
-	f.refs++
-	starting := f.starting
+	s.refs++
 	h.mu.Unlock()
-	if starting == nil {
-		return f, nil
-	}
 	select {
-	case <-starting.done:
+	case <-s.done:
+		return s.feed, s.failed
 	case <-ctx.Done():
-		h.release(f)
+		h.abandon(s)
 		return nil, context.Cause(ctx)
 	}
-	if starting.failed != nil {
-		h.release(f)
-		return nil, starting.failed
-	}
-	return f, nil
 }
 
-// started notes the result of start.
-func (h *hub) started(f *feed, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f.starting.failed = err
-	close(f.starting.done)
+// A start is a feed that is being made, and the clients that wait for it. The feed is among the
+// feeds of the hub as soon as it has its subscription, so that it gets messages.
+type start struct {
+	refs   int32         // clients that wait; guarded by hub.mu
+	done   chan struct{} // closed when feed or failed is set
+	feed   *feed
+	failed error
+}
+
+// make makes a feed.
+func (h *hub) make(s *start, filter string) {
+	f, err := h.addFeed(filter)
 	if err == nil {
-		f.starting = nil
-		return
+		err = h.begin(f)
 	}
-	h.forget(f) // those who come now try again
+	h.started(s, filter, f, err)
 }
 
-// forget removes a feed, unless it was removed, and ends its subscription. The caller holds h.mu.
-func (h *hub) forget(f *feed) {
-	subject := f.sub.Subject
-	if h.feeds[subject] != f {
-		return
+// started notes the result of make. f is nil if there was no subscription.
+func (h *hub) started(s *start, filter string, f *feed, err error) {
+	h.mu.Lock()
+	delete(h.starting, subjectOf(filter)) // those who come now try again, if it has failed
+	if f != nil {
+		f.refs = s.refs
 	}
-	delete(h.feeds, subject)
+	unused := f != nil && (err != nil || f.refs == 0)
+	if unused {
+		h.forget(f)
+	}
+	if s.failed = err; err == nil {
+		s.feed = f
+	}
+	close(s.done)
+	h.mu.Unlock()
+	if unused {
+		f.close()
+	}
+}
+
+// abandon takes a client off that does not wait any more.
+func (h *hub) abandon(s *start) {
+	h.mu.Lock()
+	select {
+	case <-s.done:
+		h.mu.Unlock()
+		if s.failed == nil {
+			h.release(s.feed)
+		}
+	default:
+		s.refs--
+		h.mu.Unlock()
+	}
+}
+
+// forget removes a feed from those of the hub. The caller holds h.mu, and calls close.
+func (h *hub) forget(f *feed) {
+	delete(h.feeds, f.sub.Subject)
 	if isReserved(f.filter()) {
 		h.own--
 	}
+}
+
+// close ends the subscription of a feed that was forgotten. Messages that are under way do not find
+// it, and those of a feed that is made in its place have another subscription.
+func (f *feed) close() {
 	f.sub.Unsubscribe()
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
 }
 
-// addFeed subscribes for a new feed. The caller holds h.mu, and calls start and started.
-func (h *hub) addFeed(filter, subject string) (*feed, error) {
-	f := &feed{hub: h, wild: isWild(filter), starting: &starting{done: make(chan struct{})}}
+// addFeed subscribes for a new feed. begin and started must follow.
+//
+// A message that comes before the feed is among those of the hub is lost. If the topic is durable,
+// the event was stored before begin asks where the feed begins. If it is live, no client waits for
+// it.
+func (h *hub) addFeed(filter string) (*feed, error) {
+	f := &feed{hub: h, wild: isWild(filter)}
 	if of, ok := presenceOf(filter); ok {
 		f.roster = &roster{of: of, members: make(map[string]attendee)}
 	}
+	subject := subjectOf(filter)
 	var err error
 	if f.sub, err = h.conn.ChanSubscribe(subject, h.inbox(subject)); err != nil {
 		return nil, fmt.Errorf("gateway: subscribe: %w", err)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.feeds[subject] = f
 	if isReserved(filter) {
 		h.own++
@@ -351,10 +397,10 @@ func (h *hub) inbox(subject string) chan *nats.Msg {
 	return h.inboxes[maphash.String(h.seed, subject)%uint64(len(h.inboxes))]
 }
 
-// start finds out where a new feed begins. The subscription has reached this node's server, so what
+// begin finds out where a new feed begins. The subscription has reached this node's server, so what
 // is stored after the question is republished to the feed, or, where the subscription has not
 // reached the leader's server yet, found by an audit.
-func (h *hub) start(f *feed) error {
+func (h *hub) begin(f *feed) error {
 	if f.roster != nil {
 		if err := f.refresh(h.ctx); err != nil {
 			return err
@@ -384,9 +430,14 @@ func (h *hub) start(f *feed) error {
 // release drops a reference, and unsubscribes at the last one.
 func (h *hub) release(f *feed) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if f.refs--; f.refs == 0 {
+	f.refs--
+	unused := f.refs == 0
+	if unused {
 		h.forget(f)
+	}
+	h.mu.Unlock()
+	if unused {
+		f.close()
 	}
 }
 
@@ -403,9 +454,9 @@ func durable(wants []want) bool {
 	return slices.ContainsFunc(wants, func(w want) bool { return !isLive(w.filter) })
 }
 
-// begin fills in positions for a client that has none: it begins with what is stored from now on.
+// locate fills in positions for a client that has none: it begins with what is stored from now on.
 // It returns the gap that the client must be told of, or nil.
-func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
+func (h *hub) locate(ctx context.Context, wants []want) (*gap, error) {
 	if !durable(wants) {
 		return nil, nil
 	}

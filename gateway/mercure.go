@@ -377,7 +377,7 @@ func (m *mercure) begin(ctx context.Context, a *ask) (err error) {
 	if !known {
 		w.after = position{epoch: beginning}
 	}
-	missed, err := m.g.hub.begin(ctx, a.wants)
+	missed, err := m.g.hub.locate(ctx, a.wants)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -268,19 +269,13 @@ func (s *site) get(ctx context.Context, path string) bool {
 func TestFailedStartIsNotInherited(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	for _, filter := range []string{"a", "live.a"} {
-		s.hub.mu.Lock()
-		failed, err := s.hub.addFeed(filter, subjectOf(filter))
-		must(t, err)
-		failed.refs++ // a client that waits
-		s.hub.mu.Unlock()
-		s.hub.started(failed, errors.New("a fault"))
+		making, failed := s.startFeed(filter)
+		s.hub.started(making, filter, failed, errors.New("a fault"))
 		f, err := s.hub.acquire(t.Context(), filter)
 		if err != nil {
 			t.Errorf("%s: a newcomer gets %v", filter, err)
-			s.hub.release(failed)
 			continue
 		}
-		s.hub.release(failed)
 		to := new(noter)
 		client := &subscriber{to: to}
 		must(t, s.hub.join(t.Context(), client, []want{{filter: filter, after: position{s.hub.epoch, 0}}}))
@@ -297,4 +292,80 @@ func TestFailedStartIsNotInherited(t *testing.T) {
 		s.hub.leave(client)
 		s.hub.release(f)
 	}
+}
+
+// A holdingDialer makes connections whose writes wait while it is held.
+type holdingDialer struct {
+	held    sync.Mutex
+	waiting chan struct{} // gets a value from each write that has to wait
+}
+
+func (d *holdingDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return holdingConn{conn, d}, err
+}
+
+type holdingConn struct {
+	net.Conn
+	dialer *holdingDialer
+}
+
+func (c holdingConn) Write(b []byte) (int, error) {
+	if d := c.dialer; !d.held.TryLock() {
+		d.waiting <- struct{}{}
+		d.held.Lock()
+	}
+	c.dialer.held.Unlock()
+	return c.Conn.Write(b)
+}
+
+// While NATS takes no subscription, the events of topics that have one go on, and the clients that
+// want others join when it does.
+func TestSlowSubscribe(t *testing.T) {
+	address := freeAddr(t)
+	node := newNode(t, NodeConfig{Store: t.TempDir(), Listen: address})
+	dialer := &holdingDialer{waiting: make(chan struct{}, 10)}
+	conn, err := nats.Connect("nats://"+address, nats.SetCustomDialer(dialer))
+	must(t, err)
+	defer conn.Close()
+	s := newSiteOn(t, node, Config{Conn: conn})
+	r, err := openWS(s.url, "topic=a&topic=live.a")
+	must(t, err)
+	defer r.close()
+	until(t, "the client has joined", func() bool { return s.members() == 2 })
+	dialer.held.Lock()
+	must(t, conn.Publish("test.held", nil))
+	<-dialer.waiting
+	ctx, cancel := context.WithCancel(t.Context())
+	slow, gone := make(chan error, 1), make(chan error, 1)
+	join := func(ctx context.Context, answer chan<- error) {
+		f, err := s.hub.acquire(ctx, "slow")
+		if err == nil {
+			s.hub.release(f)
+		}
+		answer <- err
+	}
+	go join(t.Context(), slow)
+	go join(ctx, gone)
+	until(t, "both wait", func() bool {
+		s.hub.mu.RLock()
+		defer s.hub.mu.RUnlock()
+		making := s.hub.starting[subjectOf("slow")]
+		return making != nil && making.refs == 2
+	})
+	for i := range 3 {
+		data := fmt.Sprint(i)
+		_, err := node.Conn.Request(storedPrefix+"a", []byte(data), requestTimeout)
+		must(t, err)
+		expect(t, r, message{Topic: "a", Data: data})
+		must(t, node.Conn.Publish(livePrefix+"live.a", []byte(data)))
+		expect(t, r, message{Topic: "live.a", Data: data})
+	}
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that has gone gets %v", err)
+	}
+	dialer.held.Unlock()
+	must(t, <-slow)
+	until(t, "the topic has no feed", func() bool { return len(s.hub.all()) == 2 })
 }

@@ -283,7 +283,7 @@ func askNodes[A any](ctx context.Context, h *hub, subject, topic string,
 func (p *presence) refreshAll() {
 	for _, f := range p.hub.all() {
 		p.hub.mu.RLock()
-		begun := f.starting == nil // otherwise its first question is under way
+		begun := p.hub.starting[f.sub.Subject] == nil // otherwise its first question is under way
 		p.hub.mu.RUnlock()
 		if begun && f.roster != nil && p.hub.ctx.Err() == nil {
 			f.refresh(p.hub.ctx)
@@ -415,7 +415,8 @@ func (g *Gateway) checkPresence(of string) error {
 }
 
 // beginQuestion begins a request that asks about other clients. It has answered the request if it
-// returns false. Otherwise done must be called.
+// returns false. Otherwise done must be called. ctx ends with the request, with the gateway, and after
+// requestTimeout.
 func (g *Gateway) beginQuestion(w http.ResponseWriter, r *http.Request, grant *Grant) (
 	ctx context.Context, done func(), ok bool) {
 	if wait := g.subscribing.take(g.keyOf(grant.Subject, r.RemoteAddr)); wait > 0 {
@@ -426,8 +427,10 @@ func (g *Gateway) beginQuestion(w http.ResponseWriter, r *http.Request, grant *G
 		g.unavailable(w, r, errDrain)
 		return nil, nil, false
 	}
-	ctx, cancel := context.WithTimeout(g.hub.ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	stop := context.AfterFunc(g.hub.ctx, cancel)
 	return ctx, func() {
+		stop()
 		cancel()
 		g.opening.Done()
 	}, true

@@ -343,6 +343,34 @@ func (g *gatedSink) flush(ctx context.Context) error {
 	}
 }
 
+// A question ends when the client that has asked it has gone, and not when NATS answers.
+func TestQuestionEndsWithItsRequest(t *testing.T) {
+	setPresence(t, time.Hour, time.Hour)
+	presencePatience = time.Hour // with the node that does not answer
+	s := newSite(t, t.TempDir(), Config{Presence: []string{"a"}})
+	before := requestTimeout
+	requestTimeout = time.Hour
+	t.Cleanup(func() { requestTimeout = before })
+	s.hub.presence.heard("silent")
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan bool, 1)
+	go func() { answered <- s.get(ctx, "/presence?topic=a") }()
+	asking := func() bool {
+		s.hub.mu.RLock()
+		defer s.hub.mu.RUnlock()
+		return len(s.hub.starting) == 1
+	}
+	until(t, "the nodes are asked", asking)
+	cancel()
+	if <-answered {
+		t.Error("it was answered")
+	}
+	s.opening.Wait()
+	if !asking() {
+		t.Error("the question has ended, which other clients may wait for")
+	}
+}
+
 // A client is unsubscribed from a topic, or leaves, while it still gets what it has missed of
 // another one. The others do not learn of it in that topic, neither by an event nor by the list.
 func TestPresenceOfUnfinishedJoin(t *testing.T) {

@@ -44,7 +44,7 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 
 // beginTopics finds out where each topic of a request begins.
 func (g *Gateway) beginTopics(ctx context.Context, a *ask) (err error) {
-	a.gap, err = g.hub.begin(ctx, a.wants)
+	a.gap, err = g.hub.locate(ctx, a.wants)
 	return err
 }
 

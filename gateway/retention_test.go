@@ -186,7 +186,7 @@ func TestRetentionOvertakesJoin(t *testing.T) {
 		l.publish(s, "a", "lost")
 	}
 	wants := []want{{filter: "a", after: position{s.hub.epoch, 0}}}
-	missed, err := s.hub.begin(t.Context(), wants)
+	missed, err := s.hub.locate(t.Context(), wants)
 	must(t, err)
 	if missed != nil {
 		t.Fatalf("%+v", missed)
