@@ -19,6 +19,10 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/socknotify/socknotify/gateway/internal/access"
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 )
 
 // undisturbed opens a client. The returned function checks that it still gets an event, and no other.
@@ -42,7 +46,7 @@ func TestAcceptRate(t *testing.T) {
 		var arriving sync.WaitGroup
 		for range 20 {
 			arriving.Go(func() {
-				answer, err := transport.RoundTrip(must1(http.NewRequest("GET", s.url+"/events?topic=a", nil)))
+				answer, err := roundTripper.RoundTrip(must1(http.NewRequest("GET", s.url+"/events?topic=a", nil)))
 				if err != nil {
 					t.Error(err)
 					return
@@ -137,7 +141,7 @@ func TestChattyClients(t *testing.T) {
 	must(t, err)
 	defer socket.close()
 	var pings bytes.Buffer
-	for range 10 * maxPings { // more than several seconds allow
+	for range 10 * mostPings { // more than several seconds allow
 		must(t, ws.WriteFrame(&pings, ws.MaskFrameInPlace(ws.NewPingFrame(nil))))
 	}
 	socket.conn.Write(pings.Bytes())
@@ -149,7 +153,7 @@ func TestChattyClients(t *testing.T) {
 	r, err := openSSE(s.url, "topic=a", "")
 	must(t, err)
 	defer r.close()
-	for range maxHead + 1 { // one byte at a time
+	for range mostHead + 1 { // one byte at a time
 		if _, err := r.conn.Write([]byte("x")); err != nil {
 			break
 		}
@@ -187,14 +191,14 @@ func TestGiantEvents(t *testing.T) {
 		}
 	}
 	// Publishers on NATS are not checked by the gateway.
-	giant = strings.Repeat("x", most+maxHeaders+1)
+	giant = strings.Repeat("x", most+stream.MaxHeaders+1)
 	var refused *jetstream.APIError
-	_, err = s.js.Publish(context.Background(), storedPrefix+"a", []byte(giant))
-	if !errors.As(err, &refused) || refused.ErrorCode != exceedsMaximum {
+	_, err = s.js().Publish(context.Background(), event.StoredPrefix+"a", []byte(giant))
+	if !errors.As(err, &refused) || refused.ErrorCode != 10054 {
 		t.Errorf("JetStream has answered %v", err)
 	}
 	before := s.Stats().Strange
-	must(t, s.conn.Publish(livePrefix+"live.a", []byte(giant)))
+	must(t, s.config.Conn.Publish(event.LivePrefix+"live.a", []byte(giant)))
 	s.publish("live.a", "1")
 	expect(t, live, message{Topic: "live.a", Data: "1"})
 	if n := s.Stats().Strange - before; n != 1 {
@@ -207,8 +211,8 @@ func TestGiantEvents(t *testing.T) {
 
 // A publisher that stops in the middle of an event is answered and disconnected, and counted.
 func TestStoppedPublisher(t *testing.T) {
-	defer func(before time.Duration) { bodyTimeout = before }(bodyTimeout)
-	bodyTimeout = 100 * time.Millisecond
+	defer func(before time.Duration) { access.BodyTimeout = before }(access.BodyTimeout)
+	access.BodyTimeout = 100 * time.Millisecond
 	s := newSite(t, t.TempDir(), Config{})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	must(t, err)

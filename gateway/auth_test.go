@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/keys"
+	"github.com/socknotify/socknotify/gateway/internal/mercure"
 )
 
 var secret = []byte("a secret of 32 bytes, for a test")
@@ -21,7 +25,7 @@ var secret = []byte("a secret of 32 bytes, for a test")
 // token returns a token that expires after d.
 func token(t *testing.T, method jwt.SigningMethod, key any, d time.Duration, read, write []string) string {
 	t.Helper()
-	var c claims
+	var c keys.Claims
 	c.Push.Read, c.Push.Write = read, write
 	if d != 0 {
 		c.ExpiresAt = jwt.NewNumericDate(time.Now().Add(d))
@@ -146,7 +150,7 @@ func TestOrigins(t *testing.T) {
 		r, err := http.NewRequest("OPTIONS", s.url+"/publish", nil)
 		must(t, err)
 		r.Header.Set("Origin", origin)
-		answer, err := transport.RoundTrip(r)
+		answer, err := roundTripper.RoundTrip(r)
 		must(t, err)
 		answer.Body.Close()
 		if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want {
@@ -164,7 +168,7 @@ func TestOrigins(t *testing.T) {
 			{"Sec-WebSocket-Version", "13"}, {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}} {
 			upgrade.Header.Set(h[0], h[1])
 		}
-		answer, err = transport.RoundTrip(upgrade)
+		answer, err = roundTripper.RoundTrip(upgrade)
 		must(t, err)
 		answer.Body.Close()
 		if allowed := answer.StatusCode == http.StatusSwitchingProtocols; allowed != (want != "") {
@@ -219,7 +223,7 @@ func TestPublishOrigins(t *testing.T) {
 // token. Where hosts are listed, others are refused in any case.
 func TestHosts(t *testing.T) {
 	open := newSite(t, t.TempDir(), Config{})
-	authorize := func(*http.Request) (Grant, error) { return everything, nil }
+	authorize := func(*http.Request) (Grant, error) { return allowAll, nil }
 	guarded := newSiteOn(t, open.node, Config{Authorize: authorize})
 	names := []string{"push.example.org"}
 	listed := newSiteOn(t, open.node, Config{Authorize: authorize, Hosts: names})
@@ -288,11 +292,11 @@ func TestSlowClients(t *testing.T) {
 				all.publish(s, "a", "after")
 				for _, r := range slow { // they read what was queued, then the gap, and then what follows
 					l := ledger{t: t}
-					for len(l.gaps) == 0 || slices.Max(append(l.got, 0)) <= l.gaps[0].through {
+					for len(l.gaps) == 0 || slices.Max(append(l.got, 0)) <= l.gaps[0].Through {
 						m, err := r.next()
 						must(t, err)
 						l.note(m)
-						if m.Gap != "" && m.Gap != gapSlow {
+						if m.Gap != "" && m.Gap != event.GapSlow {
 							t.Fatalf("%+v", m)
 						}
 						// A WebSocket is told with the first event that finds room again.
@@ -380,11 +384,11 @@ func TestRequiredClaims(t *testing.T) {
 			jwt.MapClaims{"exp": later, "ISS": both.Issuer, "AUD": "push"}, false},
 		"an EXP beside exp":     {nil, "/events", jwt.MapClaims{"exp": earlier, "eXP": later, "zEXP": later}, false},
 		"an EXP alone":          {nil, "/events", jwt.MapClaims{"EXP": later}, false},
-		"for Mercure":           {nil, mercurePath, jwt.MapClaims{"mercure": map[string]any{}}, true},
-		"without its claim":     {nil, mercurePath, jwt.MapClaims{"exp": later}, false},
-		"null for its claim":    {nil, mercurePath, jwt.MapClaims{"mercure": nil}, false},
-		"its claim in capitals": {nil, mercurePath, jwt.MapClaims{"MERCURE": map[string]any{}}, false},
-		"for Mercure, required": {[]Require{both}, mercurePath, jwt.MapClaims{"mercure": map[string]any{}}, false},
+		"for Mercure":           {nil, mercure.Path, jwt.MapClaims{"mercure": map[string]any{}}, true},
+		"without its claim":     {nil, mercure.Path, jwt.MapClaims{"exp": later}, false},
+		"null for its claim":    {nil, mercure.Path, jwt.MapClaims{"mercure": nil}, false},
+		"its claim in capitals": {nil, mercure.Path, jwt.MapClaims{"MERCURE": map[string]any{}}, false},
+		"for Mercure, required": {[]Require{both}, mercure.Path, jwt.MapClaims{"mercure": map[string]any{}}, false},
 	} {
 		c.claims["push"], c.claims["PUSH"] = push, map[string]any{"read": []string{">"}}
 		r := httptest.NewRequest("GET", c.path, nil)

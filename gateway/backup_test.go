@@ -18,6 +18,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
@@ -84,7 +86,7 @@ const restored = 1500
 func TestBackup(t *testing.T) {
 	const half = 700
 	backup, id := backupOf(t, half)
-	if len(backup) < 3*backupChunk {
+	if len(backup) < 3*(128<<10) {
 		t.Fatalf("the backup has %d bytes", len(backup))
 	}
 	damaged := bytes.Clone(backup)
@@ -92,7 +94,7 @@ func TestBackup(t *testing.T) {
 	node := newNode(t, NodeConfig{Store: t.TempDir()})
 	for name, bad := range map[string][]byte{
 		"empty": nil, "no backup": []byte("{}\n"), "half": backup[:len(backup)/2], "without its end": backup[:len(backup)-1],
-		"cut where a chunk ends": backup[:bytes.IndexByte(backup, '\n')+1+2*backupChunk],
+		"cut where a chunk ends": backup[:bytes.IndexByte(backup, '\n')+1+2*(128<<10)],
 		"damaged":                damaged,
 	} {
 		stream := StreamConfig{Restore: bytes.NewReader(bad)}
@@ -125,7 +127,7 @@ func TestBackup(t *testing.T) {
 // and gets the new ones.
 func TestOldBackup(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
-	old := s.hub.epoch
+	old := s.hub.Epoch
 	for i := range 5 {
 		s.publish("a", fmt.Sprint(i+1))
 	}
@@ -136,16 +138,16 @@ func TestOldBackup(t *testing.T) {
 	}
 	c := StreamConfig{Restore: bytes.NewReader(backup.Bytes())}
 	restored := newSite(t, t.TempDir(), Config{Stream: c})
-	epoch := restored.hub.epoch
+	epoch := restored.hub.Epoch
 	if epoch == old {
 		t.Fatal("the epoch is the same")
 	}
 	for i := range 5 {
 		restored.publish("a", fmt.Sprint("new ", i+1))
 	}
-	check := func(s *site, seen uint64, missed ...miss) {
+	check := func(s *site, seen uint64, missed ...event.Miss) {
 		t.Helper()
-		after := position{old, seen}.String()
+		after := event.Position{Epoch: old, Seq: seen}.String()
 		sse, err := openSSE(s.url, "topic=a", after)
 		must(t, err)
 		socket, err := openWS(s.url, "topic=a&after="+after)
@@ -157,11 +159,11 @@ func TestOldBackup(t *testing.T) {
 				m, err = r.next()
 				must(t, err)
 			}
-			if m.Gap != gapEpoch || !slices.Equal(m.Missed, missed) {
+			if m.Gap != event.GapEpoch || !slices.Equal(m.Missed, missed) {
 				t.Errorf("%s after %s: got %+v, want %+v", name, after, m, missed)
 			}
 			for i := min(seen, 5); i < 10; i++ {
-				want := message{ID: position{s.hub.epoch, i + 1}.String(), Data: fmt.Sprint(i + 1)}
+				want := message{ID: event.Position{Epoch: s.hub.Epoch, Seq: i + 1}.String(), Data: fmt.Sprint(i + 1)}
 				if i >= 5 {
 					want.Data = fmt.Sprint("new ", i-4)
 				}
@@ -170,9 +172,9 @@ func TestOldBackup(t *testing.T) {
 			r.close()
 		}
 	}
-	id := func(epoch string, seq uint64) string { return position{epoch, seq}.String() }
-	check(restored, 8, miss{"a", id(old, 8), id(epoch, 5)})
-	check(restored, 3, miss{"a", id(old, 5), id(epoch, 5)})
+	id := func(epoch string, seq uint64) string { return event.Position{Epoch: epoch, Seq: seq}.String() }
+	check(restored, 8, event.Miss{Topic: "a", After: id(old, 8), Last: id(epoch, 5)})
+	check(restored, 3, event.Miss{Topic: "a", After: id(old, 5), Last: id(epoch, 5)})
 
 	// The same once more, with a backup of the stream that was made from one.
 	backup.Reset()
@@ -180,10 +182,10 @@ func TestOldBackup(t *testing.T) {
 	restored.publish("a", "lost, too")
 	c = StreamConfig{Restore: bytes.NewReader(backup.Bytes())}
 	again := newSite(t, t.TempDir(), Config{Stream: c})
-	latest := again.hub.epoch
+	latest := again.hub.Epoch
 	for _, seen := range []uint64{8, 3} {
-		check(again, seen, miss{"a", id(old, max(seen, 5)), id(latest, 5)},
-			miss{"a", id(epoch, 10), id(latest, 10)})
+		check(again, seen, event.Miss{Topic: "a", After: id(old, max(seen, 5)), Last: id(latest, 5)},
+			event.Miss{Topic: "a", After: id(epoch, 10), Last: id(latest, 10)})
 	}
 }
 
@@ -193,9 +195,9 @@ func TestRestoreInterrupted(t *testing.T) {
 	const half = 700
 	backup, id := backupOf(t, half)
 	node := newNode(t, NodeConfig{Store: t.TempDir()})
-	c := StreamConfig{Name: defaultStream, Replicas: 1, Restore: bytes.NewReader(backup)}
-	must(t, restore(t.Context(), node.Conn, c))
-	if _, err := node.Conn.Request(storedPrefix+"a", nil, time.Minute); err == nil {
+	c := StreamConfig{Name: stream.DefaultName, Replicas: 1, Restore: bytes.NewReader(backup)}
+	must(t, stream.Restore(t.Context(), node.Conn, stream.Config(c)))
+	if _, err := node.Conn.Request(event.StoredPrefix+"a", nil, time.Minute); err == nil {
 		t.Error("an event was stored")
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -259,7 +261,7 @@ func TestStreamChanges(t *testing.T) {
 		} else if !errors.Is(err, ErrStream) || !strings.Contains(err.Error(), c.failed) {
 			t.Errorf("%+v: %v", c.set, err)
 		}
-		now := must1(js.Stream(t.Context(), defaultStream)).CachedInfo().Config
+		now := must1(js.Stream(t.Context(), stream.DefaultName)).CachedInfo().Config
 		if now.MaxAge != c.age || now.Duplicates != c.window || now.MaxBytes != c.bytes {
 			t.Errorf("%+v: %v, %v, %d", c.set, now.MaxAge, now.Duplicates, now.MaxBytes)
 		}
@@ -311,7 +313,7 @@ func TestBackupIntoCluster(t *testing.T) {
 				Replicas []struct{ Current bool }
 			}
 		}
-		must(t, callAPI(t.Context(), nodes[0].Conn, "$JS.API.STREAM.INFO."+defaultStream, nil, &info))
+		must(t, stream.CallAPI(t.Context(), nodes[0].Conn, "$JS.API.STREAM.INFO."+stream.DefaultName, nil, &info))
 		r := info.Cluster.Replicas
 		return len(r) == 2 && r[0].Current && r[1].Current
 	})
@@ -340,7 +342,7 @@ func TestWrongFolder(t *testing.T) {
 	if _, err := Start(NodeConfig{Name: "a", Store: member, Logger: quiet}); !errors.Is(err, ErrStore) {
 		t.Errorf("a member's folder: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(single, "jetstream", "$G", "streams", defaultStream)); err != nil {
+	if _, err := os.Stat(filepath.Join(single, "jetstream", "$G", "streams", stream.DefaultName)); err != nil {
 		t.Error(err)
 	}
 }

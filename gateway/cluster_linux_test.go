@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
@@ -66,7 +67,7 @@ func (m *member) kill() {
 func (m *member) signal(s os.Signal) { must(m.t, m.process.Process.Signal(s)) }
 
 func (m *member) ready() bool {
-	c := http.Client{Transport: transport, Timeout: 2 * time.Second}
+	c := http.Client{Transport: roundTripper, Timeout: 2 * time.Second}
 	r, err := c.Get(m.url + "/readyz")
 	if err != nil {
 		return false
@@ -309,7 +310,7 @@ func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), *chaosTime)
 	defer cancel()
 	var retries, longest atomic.Int64
-	client := http.Client{Transport: transport, Timeout: 8 * time.Second}
+	client := http.Client{Transport: roundTripper, Timeout: 8 * time.Second}
 	for p := range members {
 		publishing.Go(func() {
 			numbers := make([]int, *chaosTopics)
@@ -464,7 +465,7 @@ func TestCluster(t *testing.T) {
 	for _, m := range members {
 		b, err := os.ReadFile(m.log.Name())
 		must(t, err)
-		shorter += strings.Count(string(b), errBackwards.Error())
+		shorter += strings.Count(string(b), hub.ErrBackwards.Error())
 	}
 	t.Logf("%d audits have found a shorter stream", shorter)
 	t.Logf("%d live events, %d received by %d clients, which missed %d while they were connected", livePublished.Load(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,6 +13,12 @@ import (
 
 	"github.com/gobwas/ws/wsutil"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/socknotify/socknotify/gateway/internal/access"
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
+	"github.com/socknotify/socknotify/gateway/internal/keys"
+	"github.com/socknotify/socknotify/gateway/internal/transport"
 )
 
 // guarded returns two gateways on one node that want tokens.
@@ -25,7 +32,7 @@ func guarded(t *testing.T, config Config) (a, b *site) {
 // backendToken returns the header of requests that may give orders.
 func backendToken(t *testing.T) []string {
 	t.Helper()
-	c := claims{RegisteredClaims: jwt.RegisteredClaims{Subject: "backend"}}
+	c := keys.Claims{RegisteredClaims: jwt.RegisteredClaims{Subject: "backend"}}
 	c.Push.Control, c.Push.Presence = true, []string{">"}
 	return []string{"Authorization", "Bearer " + userToken(t, c)}
 }
@@ -128,7 +135,7 @@ func TestUnsubscribe(t *testing.T) {
 	until(t, "both have joined", func() bool { return a.members()+b.members() == 6 })
 	for _, topic := range []string{"y.*", "live.z"} {
 		a.order("/unsubscribe", url.Values{"user": {"alice"}, "topic": {topic}}, backend)
-		want := string(encode(unsubscribedMessage{topic}))
+		want := fmt.Sprintf(`{"unsubscribed":%q}`, topic)
 		if name, data := sse.named(t); name != "unsubscribed" || data != want {
 			t.Errorf("got %q %s", name, data)
 		}
@@ -173,7 +180,7 @@ func TestOrdersRefused(t *testing.T) {
 		{"/unsubscribe?user=bob", backend, 400},
 		{"/unsubscribe?user=bob&topic=a..b", backend, 400},
 		{"/unsubscribe?user=bob&topic=$control", backend, 400},
-		{"/disconnect?user=" + strings.Repeat("x", maxSubject+1), backend, 400},
+		{"/disconnect?user=" + strings.Repeat("x", access.MaxSubject+1), backend, 400},
 		{"/publish?topic=$control", backend, 400},
 		{"/events?topic=$control", backend, 400},
 	} {
@@ -194,7 +201,7 @@ func TestOrdersRefused(t *testing.T) {
 	if status, _ := open.request("POST", "/disconnect?user=bob", ""); status != http.StatusForbidden {
 		t.Errorf("without tokens: %d", status)
 	}
-	long := "Bearer " + user(t, strings.Repeat("x", maxSubject+1))
+	long := "Bearer " + user(t, strings.Repeat("x", access.MaxSubject+1))
 	status, _ := a.request("GET", "/poll?topic=x&last=1", "", "Authorization", long)
 	if status != http.StatusUnauthorized {
 		t.Errorf("a long subject: %d", status)
@@ -203,14 +210,14 @@ func TestOrdersRefused(t *testing.T) {
 
 // orders returns the feed of the orders, when the node follows it. It begins to do so after the
 // site has begun to accept clients.
-func (s *site) orders(t *testing.T) (orders *feed) {
+func (s *site) orders(t *testing.T) (orders *hub.Feed) {
 	until(t, "the node follows orders", func() bool {
-		for _, f := range s.hub.all() {
-			if f.filter() == controlTopic {
-				f.mu.Lock()
-				defer f.mu.Unlock()
+		for _, f := range s.hub.All() {
+			if f.Filter() == event.ControlTopic {
+				f.Mu.Lock()
+				defer f.Mu.Unlock()
 				orders = f
-				return len(f.members) == 1
+				return len(f.Members) == 1
 			}
 		}
 		return false
@@ -230,7 +237,7 @@ func TestOrdersHidden(t *testing.T) {
 	must(t, err)
 	defer bob.close()
 	until(t, "both have joined", func() bool { return a.members()+b.members() == 2 })
-	must(t, b.orders(t).sub.Unsubscribe()) // what is republished does not reach b
+	must(t, b.orders(t).Sub.Unsubscribe()) // what is republished does not reach b
 	must(t, b.node.Conn.Flush())
 	a.order("/disconnect", url.Values{"user": {"bob"}}, backend)
 	// An audit finds the order.
@@ -244,7 +251,7 @@ func TestOrdersHidden(t *testing.T) {
 	for _, r := range []*sseReader{all, past} {
 		m, err := r.next()
 		must(t, err)
-		var e envelope
+		var e event.Envelope
 		must(t, json.Unmarshal([]byte(m.Data), &e))
 		if e.Topic != "x" || e.Data != "after" {
 			t.Errorf("got %+v", e)
@@ -260,9 +267,9 @@ func TestOrdersLost(t *testing.T) {
 	defer r.close()
 	until(t, "it has joined", func() bool { return a.members() == 1 })
 	f := a.orders(t)
-	f.mu.Lock()
-	f.lose(span{f.floor, f.floor + 10})
-	f.mu.Unlock()
+	f.Mu.Lock()
+	f.Lose(event.Span{After: f.Floor, Through: f.Floor + 10})
+	f.Mu.Unlock()
 	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("got %v", err)
 	}
@@ -272,20 +279,18 @@ func TestOrdersLost(t *testing.T) {
 func TestOrderWhileJoining(t *testing.T) {
 	a, _ := guarded(t, Config{})
 	backend := backendToken(t)
-	joining := newOrderSink(a, "alice")
+	joining, witness := newOrderSink(a, "alice"), newOrderSink(a, "alice")
+	must(t, a.hub.Join(t.Context(), &witness.Subscriber, []hub.Want{{Filter: "x"}}))
 	a.order("/unsubscribe", url.Values{"user": {"alice"}, "topic": {"x"}}, backend)
 	a.order("/disconnect", url.Values{"user": {"alice"}}, backend)
-	until(t, "the orders are carried out", func() bool {
-		a.hub.clients.mu.Lock()
-		defer a.hub.clients.mu.Unlock()
-		return len(a.hub.clients.recent) == 2
-	})
+	<-witness.ended
+	a.hub.Leave(&witness.Subscriber)
 	later := newOrderSink(a, "alice")
 	for _, s := range []*orderSink{joining, later} {
-		must(t, a.hub.join(t.Context(), &s.subscriber, []want{{filter: "x"}, {filter: "y"}}))
-		a.hub.leave(&s.subscriber)
+		must(t, a.hub.Join(t.Context(), &s.Subscriber, []hub.Want{{Filter: "x"}, {Filter: "y"}}))
+		a.hub.Leave(&s.Subscriber)
 	}
-	want := "unsubscribed x, " + errKicked.Error()
+	want := "unsubscribed x, " + access.ErrKicked.Error()
 	if joining.got != want || later.got != "" {
 		t.Errorf("got %q and %q, want %q", joining.got, later.got, want)
 	}
@@ -293,20 +298,24 @@ func TestOrderWhileJoining(t *testing.T) {
 
 // An orderSink notes how it ends. It has the id of a client that was accepted when it was made.
 type orderSink struct {
-	subscriber
-	got string
+	hub.Subscriber
+	got   string
+	ended chan struct{} // closed by end
 }
 
 func newOrderSink(s *site, user string) *orderSink {
-	o := new(orderSink)
-	o.to, o.id, o.identity = o, s.hub.clients.newID(), &identity{user: user}
+	o := &orderSink{ended: make(chan struct{})}
+	o.To, o.ID, o.Identity = o, s.hub.Clients.NewID(), &hub.Identity{User: user}
 	return o
 }
 
-func (o *orderSink) send(int, *event)            {}
-func (o *orderSink) gap(int, string, span)       {}
-func (o *orderSink) flush(context.Context) error { return nil }
-func (o *orderSink) end(_ *Gateway, err error)   { o.got += err.Error() }
-func (o *orderSink) unsubscribed(_ *Gateway, topic int) {
-	o.got += "unsubscribed " + o.topics[topic].filter() + ", "
+func (o *orderSink) Send(int, *event.Event) bool { return true }
+func (o *orderSink) Gap(int, string, event.Span) {}
+func (o *orderSink) Flush(context.Context) error { return nil }
+func (o *orderSink) End(_ *transport.Server, err error) {
+	o.got += err.Error()
+	close(o.ended)
+}
+func (o *orderSink) Unsubscribed(_ *transport.Server, topic int) {
+	o.got += "unsubscribed " + o.Topics[topic].Filter() + ", "
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
 )
 
 // On a full disk, events of durable topics are refused at once, and can be read; live topics go on. When there is room,
@@ -29,7 +31,7 @@ func TestDiskFull(t *testing.T) {
 	config := Config{Stream: StreamConfig{MaxBytes: 16 << 20}, MaxQueued: 64 << 20, StoreError: node.StoreError}
 	s := newSiteOn(t, node, config)
 	stop := watch(t, node, s)
-	requests, err := node.Conn.SubscribeSync(storedPrefix + ">")
+	requests, err := node.Conn.SubscribeSync(event.StoredPrefix + ">")
 	must(t, err)
 	first := s.publish("a", "first")
 	live, err := openWS(s.url, "topic=live.a")

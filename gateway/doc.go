@@ -12,21 +12,24 @@
 //
 // The parts, in the order in which an event passes them:
 //
-//	publish.go   a POST becomes a message of NATS, and waits for JetStream's acknowledgement
-//	engine.go    the embedded nats-server, and the stream, which republishes what it has stored
-//	hub.go       the topics that this machine's clients want, and one subscription in NATS for each
-//	feed.go      one such topic: its clients, and how gaps are noticed and filled
-//	history.go   reading the stream
-//	event.go     an event, and its forms on the wire, each made once
-//	sse.go, poll.go, socket.go   the three ways to subscribe; package sse, park.Suspend and package
-//	             websocket have the connections
-//	mercure.go, mercurepublish.go, mercuresubscriptions.go  Mercure's protocol, on the same stream
-//	presence.go  who is on a topic, on all nodes
-//	control.go   orders to disconnect and to unsubscribe clients
-//	clients.go   the clients of this node, which control.go and the ends of tokens look through
-//	limit.go     the rates of each client
-//	webhook.go   a backend is asked what clients may do
-//	backup.go    writing the stream to a file, and making it from one
+//	internal/transport  a POST, or a message of a WebSocket
+//	internal/access     who may publish
+//	internal/stream     the stream, which republishes what it has stored
+//	internal/hub        the topics that this machine's clients want, and the clients
+//	internal/event      an event, and its forms on the wire
+//	internal/transport  Server-Sent Events, WebSocket, long polling
+//
+// Beside these are internal/presence, internal/order, internal/webhook, internal/keys and
+// internal/mercure; those above do not know them but for webhooks and presence, which access and
+// transport ask. The files here, from the configuration to the end:
+//
+//	config.go, stream.go, webhooks.go, mercure.go  the fields
+//	auth.go, jwks.go  what tokens allow
+//	node.go           the embedded nats-server
+//	gateway.go        the parts put together, drained, and ended
+//	publish.go        the method Publish
+//	script.go         the client for browsers
+//	stats.go, metrics.go  counters
 //
 // docs/gateway.md says what is promised, and what is not.
 package gateway

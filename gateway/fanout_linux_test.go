@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
@@ -72,7 +73,7 @@ func benchmarkFanout(b *testing.B, n, stalled int) {
 		must(b, err)
 		clients.Say(fmt.Sprint("gateway ", round))
 		middle := idling.CPU()
-		block := (&event{topic: "fan.out", data: text(), at: position{s.hub.epoch, uint64(round)}}).bytes(formText)
+		block := (&event.Event{Topic: "fan.out", Data: text(), At: event.Position{Epoch: s.hub.Epoch, Seq: uint64(round)}}).Bytes(event.FormText)
 		for _, fd := range sockets {
 			if m, err := unix.Write(fd, block); m != len(block) {
 				b.Fatal(m, err)

@@ -13,6 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 )
@@ -37,7 +40,7 @@ func TestSubscribe(t *testing.T) {
 		expect(t, sse, message{Data: data, ID: id})
 		m, err := wild.next()
 		must(t, err)
-		if want := string(encode(envelope{"a.b", id, data})); m.Data != want || m.ID != id {
+		if want := string(event.Encode(event.Envelope{Topic: "a.b", ID: id, Data: data})); m.Data != want || m.ID != id {
 			t.Fatalf("got %+v, want %s", m, want)
 		}
 		expect(t, socket, message{Topic: "a.b", Data: data, ID: id})
@@ -57,11 +60,11 @@ func TestSubscribe(t *testing.T) {
 
 // members is the number of clients of all topics.
 func (s *site) members() (n int) {
-	for _, f := range s.hub.all() {
-		if f.filter() != controlTopic {
-			f.mu.Lock()
-			n += len(f.members)
-			f.mu.Unlock()
+	for _, f := range s.hub.All() {
+		if f.Filter() != event.ControlTopic {
+			f.Mu.Lock()
+			n += len(f.Members)
+			f.Mu.Unlock()
 		}
 	}
 	return n
@@ -189,7 +192,7 @@ func TestGap(t *testing.T) {
 		s.publish("a", strings.Repeat("x", 1000))
 	}
 	for _, after := range []string{first, "other-1"} {
-		want := map[string]string{first: gapRetention, "other-1": gapEpoch}[after]
+		want := map[string]string{first: event.GapRetention, "other-1": event.GapEpoch}[after]
 		sse, err := openSSE(s.url, "topic=a", after)
 		must(t, err)
 		expect(t, sse, message{Gap: want})
@@ -213,18 +216,18 @@ func TestLostMessages(t *testing.T) {
 		until(t, "the client has joined", func() bool { return s.members() == 1 })
 		s.publish("a", "0")
 		expect(t, r, message{Data: "0"})
-		f := s.hub.all()[0]
+		f := s.hub.All()[0]
 		lose := func(data string) { // the subscription is away while the event is published
-			must(t, f.sub.Unsubscribe())
+			must(t, f.Sub.Unsubscribe())
 			must(t, s.node.Conn.Flush())
 			s.publish("a", data)
-			sub, err := s.node.Conn.ChanSubscribe(f.sub.Subject, s.hub.inboxes[0])
+			sub, err := s.node.Conn.ChanSubscribe(f.Sub.Subject, s.hub.Inboxes[0])
 			must(t, err)
-			s.hub.mu.Lock()
-			f.mu.Lock()
-			f.sub = sub
-			f.mu.Unlock()
-			s.hub.mu.Unlock()
+			s.hub.Mu.Lock()
+			f.Mu.Lock()
+			f.Sub = sub
+			f.Mu.Unlock()
+			s.hub.Mu.Unlock()
 			must(t, s.node.Conn.Flush())
 		}
 		lose("1")
@@ -278,9 +281,9 @@ func TestSeveralTopics(t *testing.T) {
 			publish(topic)
 		}
 		read(4)
-		for _, f := range at.hub.all() {
-			if f.filter() == lost {
-				must(t, f.sub.Unsubscribe()) // republished events are lost from now on
+		for _, f := range at.hub.All() {
+			if f.Filter() == lost {
+				must(t, f.Sub.Unsubscribe()) // republished events are lost from now on
 			}
 		}
 		must(t, s.node.Conn.Flush())
@@ -317,7 +320,7 @@ func TestSeveralTopics(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	for _, numbers := range []string{"1.2", "1.2.3.4.5", "1.2.3.", "1.2.3.x"} {
-		id := s.hub.epoch + "-" + numbers
+		id := s.hub.Epoch + "-" + numbers
 		if status, body := s.request("GET", "/events?"+query, "", "Last-Event-ID", id); status != 400 || body == "" {
 			t.Errorf("id %q: %d %s", id, status, body)
 		}
@@ -373,9 +376,9 @@ func TestQuietTopics(t *testing.T) {
 // that the stream is another one.
 func TestLeaderIsBehind(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
-	s.hub.patience, s.hub.hold = time.Hour, time.Hour // as in a cluster, and longer
+	s.hub.Patience, s.hub.Hold = time.Hour, time.Hour // as in a cluster, and longer
 	s.publish("a", "1")
-	ahead := position{s.hub.epoch, 3}.String()
+	ahead := event.Position{Epoch: s.hub.Epoch, Seq: 3}.String()
 	type result struct {
 		name string
 		r    reader
@@ -419,29 +422,11 @@ func TestLeaderIsBehind(t *testing.T) {
 func TestIDAheadIsNotHeld(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	s.publish("a", "1")
-	s.hub.patience, s.hub.hold = time.Hour, 0 // as in a cluster, and shorter
-	path := "/events?topic=a&after=" + position{s.hub.epoch, 1 << 40}.String()
+	s.hub.Patience, s.hub.Hold = time.Hour, 0 // as in a cluster, and shorter
+	path := "/events?topic=a&after=" + event.Position{Epoch: s.hub.Epoch, Seq: 1 << 40}.String()
 	status, body := s.request("GET", path, "")
 	if status != 503 || !strings.Contains(body, "behind") {
 		t.Errorf("a leader that may be behind: %d %s", status, body)
-	}
-	for name, c := range map[string]struct {
-		state streamState
-		want  bool
-	}{
-		"no members": {streamState{}, false},
-		"heard from one of two": {streamState{members: []Member{
-			{Leader: true}, {Active: time.Second}, {Active: time.Minute}}}, true},
-		"heard from none": {streamState{members: []Member{
-			{Leader: true}, {Active: time.Minute}, {Active: time.Minute}}}, false},
-		"offline": {streamState{members: []Member{
-			{Leader: true}, {Offline: true}, {Offline: true}}}, false},
-		"no leader": {streamState{members: []Member{
-			{Active: time.Second}, {Active: time.Second}, {Active: time.Minute}}}, false},
-	} {
-		if got := c.state.confirmed(); got != c.want {
-			t.Errorf("%s: confirmed is %v", name, got)
-		}
 	}
 	if testing.Short() {
 		t.Skip("the rest starts a cluster")
@@ -453,15 +438,15 @@ func TestIDAheadIsNotHeld(t *testing.T) {
 		return err == nil
 	})
 	until(t, "the client is told", func() bool { // an election may come in between
-		member.hub.history.mu.Lock()
-		member.hub.history.previous.since = time.Now().Add(-2 * maxBackwards)
-		member.hub.history.mu.Unlock()
-		r, err := openSSE(member.url, "topic=a", position{member.hub.epoch, 1 << 40}.String())
+		member.hub.History.Mu.Lock()
+		member.hub.History.Previous.Since = time.Now().Add(-2 * hub.MaxBackwards)
+		member.hub.History.Mu.Unlock()
+		r, err := openSSE(member.url, "topic=a", event.Position{Epoch: member.hub.Epoch, Seq: 1 << 40}.String())
 		if err != nil {
 			return false
 		}
 		defer r.close()
-		expect(t, r, message{Gap: gapEpoch})
+		expect(t, r, message{Gap: event.GapEpoch})
 		return true
 	})
 }
@@ -476,13 +461,13 @@ func TestReadsAreBounded(t *testing.T) {
 	const n = 20
 	s.publish("a", "missed")
 	expect(t, holder, message{Data: "missed"})
-	for range maxReads {
-		must(t, s.hub.history.acquire(t.Context()))
+	for range stream.MaxReads {
+		must(t, s.hub.History.Acquire(t.Context()))
 	}
 	got := make(chan error, n)
 	for range n {
 		go func() {
-			r, err := openSSE(s.url, "topic=a", position{s.hub.epoch, 0}.String())
+			r, err := openSSE(s.url, "topic=a", event.Position{Epoch: s.hub.Epoch, Seq: 0}.String())
 			if err == nil {
 				defer r.close()
 				var m message
@@ -499,8 +484,8 @@ func TestReadsAreBounded(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("the stream was read for %d clients", len(got))
 	}
-	for range maxReads {
-		s.hub.history.release()
+	for range stream.MaxReads {
+		s.hub.History.Release()
 	}
 	for range n {
 		must(t, <-got)
@@ -619,13 +604,13 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // startFeed subscribes for a feed that one client waits for, and that has not begun.
-func (s *site) startFeed(filter string) (*start, *feed) {
+func (s *site) startFeed(filter string) (*hub.Start, *hub.Feed) {
 	s.t.Helper()
-	making := &start{done: make(chan struct{}), refs: 1}
-	s.hub.mu.Lock()
-	s.hub.starting[subjectOf(filter)] = making
-	s.hub.mu.Unlock()
-	f, err := s.hub.addFeed(filter)
+	making := &hub.Start{Done: make(chan struct{}), Refs: 1}
+	s.hub.Mu.Lock()
+	s.hub.Starting[hub.SubjectOf(filter)] = making
+	s.hub.Mu.Unlock()
+	f, err := s.hub.AddFeed(filter)
 	must(s.t, err)
 	return making, f
 }
@@ -640,20 +625,20 @@ func TestFeedThatHasNotBegun(t *testing.T) {
 	defer quick.close()
 	until(t, "the client has joined", func() bool { return s.members() == 1 })
 	late := "late"
-	for i := 0; s.hub.inbox(subjectOf(late)) != s.hub.inbox(subjectOf(live)); i++ {
+	for i := 0; s.hub.Inbox(hub.SubjectOf(late)) != s.hub.Inbox(hub.SubjectOf(live)); i++ {
 		late = fmt.Sprint("late", i)
 	}
 	start := s.publish(late, "before")
 	making, f := s.startFeed(late)
-	defer s.hub.release(f)
+	defer s.hub.Release(f)
 	s.publish(late, "1")
 	s.publish(live, "2")
 	expect(t, quick, message{Data: "2"})
-	s.hub.auditNow()
+	s.hub.AuditNow()
 	audits := s.Stats().Audits
 	until(t, "an audit does not wait for the feed", func() bool { return s.Stats().Audits > audits })
-	f.begin(1)
-	s.hub.started(making, late, f, nil)
+	f.Begin(1)
+	s.hub.Started(making, late, f, nil)
 	r, err := openSSE(s.url, "topic="+late, start)
 	must(t, err)
 	defer r.close()
@@ -674,19 +659,19 @@ func TestNoGapForNewClients(t *testing.T) {
 		s.publish("a", strings.Repeat("x", 1000))
 	}
 	until(t, "an audit has found that events have left", func() bool {
-		s.hub.auditNow()
+		s.hub.AuditNow()
 		return s.Stats().First > 1
 	})
 	making, f := s.startFeed("w.*")
-	f.begin(0)
-	s.hub.started(making, "w.*", f, nil)
+	f.Begin(0)
+	s.hub.Started(making, "w.*", f, nil)
 	r, err := openSSE(s.url, "topic=w.*", "")
 	must(t, err)
 	s.publish("w.x", "first")
 	expect(t, r, message{Data: "first"})
 	r.close()
 	until(t, "the client has left", func() bool { return s.Stats().Conns == 0 })
-	s.hub.release(f)
+	s.hub.Release(f)
 }
 
 // Shutdown ends requests to the stream that are under way, and waits for them, even if NATS says nothing.
@@ -708,9 +693,9 @@ func TestShutdownWhileNATSIsSilent(t *testing.T) {
 	proxy.mute.Store(true)
 	g.Changed()
 	until(t, "an audit asks for the state of the stream", func() bool {
-		g.hub.history.states.mu.Lock()
-		defer g.hub.history.states.mu.Unlock()
-		return g.hub.history.states.asking
+		g.hub.History.States.Mu.Lock()
+		defer g.hub.History.States.Mu.Unlock()
+		return g.hub.History.States.Asking
 	})
 	must(t, g.Shutdown(t.Context()))
 	if err := leaks.Find(before); err != nil {
@@ -718,35 +703,18 @@ func TestShutdownWhileNATSIsSilent(t *testing.T) {
 	}
 }
 
-// Audits that find a shorter stream end the gateway after a time, however many there are.
-func TestShorterStream(t *testing.T) {
-	var b backwards
-	now := time.Now()
-	for i := range 100 {
-		if b.note(errBackwards, now.Add(time.Duration(i)*time.Millisecond)) {
-			t.Fatalf("the stream was given up after %d audits in %d ms", i, i)
-		}
-	}
-	if b.note(nil, now); b.note(errBackwards, now.Add(maxBackwards)) {
-		t.Error("the stream was as long as before in between")
-	}
-	if b.note(errNoStream, now.Add(maxBackwards)); !b.note(errBackwards, now.Add(2*maxBackwards)) {
-		t.Error("the stream was not given up")
-	}
-}
-
 // An audit finds that the stream was deleted. A gateway that has found it for a time ends, and is
 // not ready.
 func TestDeletedStream(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
-	must(t, s.js.DeleteStream(t.Context(), defaultStream))
-	_, err := s.hub.auditOnce(0)
-	if !errors.Is(err, errDeleted) {
+	must(t, s.js().DeleteStream(t.Context(), stream.DefaultName))
+	_, err := s.hub.AuditOnce(0)
+	if !errors.Is(err, stream.ErrDeleted) {
 		t.Fatalf("the audit: %v", err)
 	}
-	var b backwards
+	var b hub.Backwards
 	now := time.Now()
-	if b.note(err, now) || !b.note(err, now.Add(maxBackwards)) {
+	if b.Note(err, now) || !b.Note(err, now.Add(hub.MaxBackwards)) {
 		t.Error("the stream was given up too early, or not at all")
 	}
 	s.fail()
@@ -768,14 +736,14 @@ func TestForgedEvent(t *testing.T) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	must(t, err)
 	defer conn.Close()
-	forged := nats.NewMsg(republishedPrefix + "a")
+	forged := nats.NewMsg(event.RepublishedPrefix + "a")
 	forged.Header.Set("Nats-Sequence", "1000")
 	forged.Header.Set("Nats-Last-Sequence", "0")
 	must(t, conn.PublishMsg(forged))
 	if err := <-refused; !errors.Is(err, nats.ErrPermissionViolation) {
 		t.Errorf("a forged event: %v", err)
 	}
-	must(t, conn.Publish(storedPrefix+"a", []byte("true"))) // publishing as such is allowed
+	must(t, conn.Publish(event.StoredPrefix+"a", []byte("true"))) // publishing as such is allowed
 	m, err := r.next()
 	must(t, err)
 	if m.Data != "true" {
@@ -794,10 +762,10 @@ func TestStartWithoutLeader(t *testing.T) {
 	defer conn.Close()
 	p.mute.Store(true)
 	// The client of NATS has no clock that a test could advance.
-	time.AfterFunc(requestTimeout+100*time.Millisecond, func() { p.mute.Store(false) })
-	h, err := newHub(t.Context(), conn, defaultStream, 1<<10, quiet)
+	time.AfterFunc(stream.RequestTimeout+100*time.Millisecond, func() { p.mute.Store(false) })
+	h, err := hub.New(t.Context(), conn, stream.DefaultName, 1<<10, quiet)
 	must(t, err)
-	h.close()
+	h.Close()
 }
 
 // A member waits until it has its one route to each other member.

@@ -21,7 +21,9 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/leaks"
@@ -56,6 +58,12 @@ type site struct {
 	http *park.HTTPServer
 	url  string
 }
+
+// allowAll is what a client may do without tokens.
+var allowAll = Grant{Read: []string{">"}, Write: []string{">"}, Presence: []string{">"}}
+
+// js returns JetStream as the gateway's connection has it.
+func (s *site) js() jetstream.JetStream { return must1(jetstream.New(s.config.Conn)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -104,13 +112,13 @@ func (s *site) stop(server *park.HTTPServer, ended chan error) {
 	must(s.t, s.Shutdown(ctx))
 	server.Close()
 	<-ended
-	if n := s.hub.count.clients.Load(); n != 0 {
+	if n := s.access.Clients.Load(); n != 0 {
 		s.t.Errorf("%d clients are left", n)
 	}
 	if n := s.Stats().QueuedBytes; n != 0 {
 		s.t.Errorf("%d bytes are queued for no client", n)
 	}
-	if n := len(s.hub.all()); n != 0 {
+	if n := len(s.hub.All()); n != 0 {
 		s.t.Errorf("%d topics are left without clients", n)
 	}
 }
@@ -130,7 +138,7 @@ func (s *site) publish(topic, data string) string {
 	return r.ID
 }
 
-var transport = &http.Transport{DisableKeepAlives: true}
+var roundTripper = &http.Transport{DisableKeepAlives: true}
 
 // request makes a request and returns the status and the body.
 func (s *site) request(method, path, body string, header ...string) (int, string) {
@@ -140,7 +148,7 @@ func (s *site) request(method, path, body string, header ...string) (int, string
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	answer, err := transport.RoundTrip(r)
+	answer, err := roundTripper.RoundTrip(r)
 	must(s.t, err)
 	defer answer.Body.Close()
 	b, err := io.ReadAll(answer.Body)
@@ -208,8 +216,8 @@ type reader interface {
 // A message is what a client gets.
 type message struct {
 	Topic, ID, Data, Gap string
-	Missed               []miss // of a gap
-	name                 string // of Server-Sent Events
+	Missed               []event.Miss // of a gap
+	name                 string       // of Server-Sent Events
 }
 
 // sseReader reads Server-Sent Events as a browser does: lastID is kept between blocks.
@@ -276,8 +284,8 @@ func (r *sseReader) next() (m message, err error) {
 			m.ID, m.Data = r.lastID, strings.Join(data, "\n")
 			if m.name == "gap" {
 				return m, json.Unmarshal([]byte(m.Data), &struct {
-					Reason *string `json:"reason"`
-					Missed *[]miss `json:"missed"`
+					Reason *string       `json:"reason"`
+					Missed *[]event.Miss `json:"missed"`
 				}{&m.Gap, &m.Missed})
 			}
 			return m, nil
@@ -297,7 +305,7 @@ func (r *sseReader) close() { r.conn.Close() }
 type wsReader struct {
 	conn  net.Conn
 	in    io.Reader
-	first greeting
+	first greetingMessage
 }
 
 func openWS(address, query string) (*wsReader, error) {
@@ -359,7 +367,7 @@ func (r *pollReader) next() (message, error) {
 	for len(r.have) == 0 {
 		q := url.Values{"topic": r.topics, "after": r.after}
 		request, _ := http.NewRequest("GET", r.url+"/poll?"+q.Encode(), nil)
-		answer, err := (&http.Client{Transport: transport, Timeout: readTimeout}).Do(request)
+		answer, err := (&http.Client{Transport: roundTripper, Timeout: readTimeout}).Do(request)
 		if err != nil {
 			return message{}, err
 		}
@@ -367,7 +375,7 @@ func (r *pollReader) next() (message, error) {
 			Events []message
 			Last   []string
 			Gap    string
-			Missed []miss
+			Missed []event.Miss
 		}
 		b, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
@@ -404,3 +412,39 @@ func expect(t testing.TB, r reader, want message) {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
 }
+
+// The messages that clients get, as docs/gateway.md says.
+type (
+	greetingMessage struct {
+		Client string
+		Last   []string
+		Gap    string
+		Missed []event.Miss
+	}
+	pollMessage struct {
+		Events []event.Envelope
+		Last   []string
+		Gap    string
+		Missed []event.Miss
+	}
+	answerMessage struct {
+		Ref       uint64
+		Published *Receipt
+		Error     *struct {
+			Status int
+			Text   string
+			Retry  int64
+		}
+	}
+	subscriptionMessage struct {
+		Context, ID, Type, Topic, Subscriber string
+		Active                               bool
+		Payload                              json.RawMessage
+		Last                                 string `json:"lastEventID"`
+	}
+)
+
+const (
+	mostPings = 20      // in a second
+	mostHead  = 4 << 10 // bytes of a message beside its event
+)

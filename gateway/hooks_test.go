@@ -19,7 +19,7 @@ func TestAuthorizeTraps(t *testing.T) {
 	traps.Each(t, []string{"Authorize"}, func(t *testing.T, p *traps.Trap) {
 		s := newSite(t, t.TempDir(), Config{Logger: p.Logger(), Authorize: func(*http.Request) (Grant, error) {
 			p.Call("Authorize")
-			return everything, nil
+			return allowAll, nil
 		}})
 		s.http.Server.ErrorLog.SetOutput(p)
 		address := strings.TrimPrefix(s.url, "http://")

@@ -16,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/gateway/internal/access"
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
@@ -87,18 +90,18 @@ func playServer(args []string) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var topics [idleTopics]*feed // all topics have a client before the measurement begins
+	var topics [idleTopics]*hub.Feed // all topics have a client before the measurement begins
 	for i := range topics {
-		if topics[i], err = g.hub.acquire(context.Background(), idleTopic(i)); err != nil {
+		if topics[i], err = g.hub.Acquire(context.Background(), idleTopic(i)); err != nil {
 			log.Fatal(err)
 		}
 	}
 	for i := range 3000 { // nats-server caches about the last thousand subjects of requests, however many clients there are
-		f, err := g.hub.acquire(context.Background(), fmt.Sprint("warm.", i))
+		f, err := g.hub.Acquire(context.Background(), fmt.Sprint("warm.", i))
 		if err != nil {
 			log.Fatal(err)
 		}
-		g.hub.release(f)
+		g.hub.Release(f)
 	}
 	cert, _, err := selfcert.New(time.Hour, "127.0.0.1")
 	if err != nil {
@@ -109,10 +112,10 @@ func playServer(args []string) {
 		log.Fatal(err)
 	}
 	hs := &http.Server{Handler: g}
-	settled := func() int { return g.lot.Stats().Parked + g.sockets.Stats().Parked }
+	settled := func() int { return g.lot.Stats().Parked + g.transports.Sockets.Stats().Parked }
 	if args[0] == "goroutine" {
-		hs.Handler = g.subscribe(g.serveBlocking)
-		settled = func() int { return int(g.hub.count.clients.Load()) }
+		hs.Handler = g.transports.Subscribe(g.serveBlocking)
+		settled = func() int { return int(g.access.Clients.Load()) }
 		go hs.Serve(ln)
 	} else {
 		server := &park.HTTPServer{Server: hs}
@@ -128,20 +131,20 @@ func playServer(args []string) {
 }
 
 // serveBlocking is the same gateway as net/http has it by default: a goroutine waits for each client's events.
-func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *http.Request, a ask) {
-	c := &blockingClient{events: make(chan *event, 16)}
-	s := &subscriber{to: c}
-	if g.hub.join(r.Context(), s, a.wants) != nil {
+func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *http.Request, a access.Ask) {
+	c := &blockingClient{events: make(chan *event.Event, 16)}
+	s := &hub.Subscriber{To: c}
+	if g.hub.Join(r.Context(), s, a.Wants) != nil {
 		return
 	}
-	defer g.hub.leave(s)
+	defer g.hub.Leave(s)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Write(append(a.wants[0].after.append([]byte("id: ")), "\n\n"...))
+	w.Write(append(a.Wants[0].After.Append([]byte("id: ")), "\n\n"...))
 	w.(http.Flusher).Flush()
 	for {
 		select {
 		case e := <-c.events:
-			w.Write(e.bytes(formText))
+			w.Write(e.Bytes(event.FormText))
 			w.(http.Flusher).Flush()
 		case <-r.Context().Done():
 			return
@@ -149,13 +152,14 @@ func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
-type blockingClient struct{ events chan *event }
+type blockingClient struct{ events chan *event.Event }
 
-func (c *blockingClient) send(_ int, e *event)        { c.events <- e }
-func (c *blockingClient) gap(int, string, span)       {}
-func (c *blockingClient) end(*Gateway, error)         {}
-func (c *blockingClient) unsubscribed(*Gateway, int)  {}
-func (c *blockingClient) flush(context.Context) error { return nil }
+func (c *blockingClient) Send(_ int, e *event.Event) bool {
+	c.events <- e
+	return true
+}
+func (c *blockingClient) Gap(int, string, event.Span) {}
+func (c *blockingClient) Flush(context.Context) error { return nil }
 
 func playClients(args []string) {
 	address, kind := args[0], args[1]

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
 )
 
 // A client may begin with the last events that are stored: so many of each topic, or all if they
@@ -36,7 +38,7 @@ func TestLast(t *testing.T) {
 		{"topic=live.x&last=5", ""},
 	} {
 		status, body := s.request("GET", "/poll?"+c.query, "")
-		var answer pollAnswer
+		var answer pollMessage
 		must(t, json.NewDecoder(strings.NewReader(body)).Decode(&answer))
 		var got []string
 		for _, e := range answer.Events {
@@ -109,8 +111,8 @@ func TestIDOfAnotherServer(t *testing.T) {
 		}
 		m, err := r.next()
 		must(t, err)
-		want := []miss{{Topic: "a", Last: last}, {Topic: "b", Last: last}}
-		if m.Gap != gapEpoch || !slices.Equal(m.Missed, want) {
+		want := []event.Miss{{Topic: "a", Last: last}, {Topic: "b", Last: last}}
+		if m.Gap != event.GapEpoch || !slices.Equal(m.Missed, want) {
 			t.Errorf("%.50q: %+v", id, m)
 		}
 		s.publish("a", "after")
@@ -123,7 +125,7 @@ func TestIDOfAnotherServer(t *testing.T) {
 		again.close()
 	}
 	for path, id := range map[string]string{
-		"/events?topic=a": s.hub.epoch + "-x", "/events?topic=a&topic=b": s.hub.epoch + "-1.2.3",
+		"/events?topic=a": s.hub.Epoch + "-x", "/events?topic=a&topic=b": s.hub.Epoch + "-1.2.3",
 		"/poll?topic=a": "42", "/events?topic=a&after=42": ""} {
 		var header []string
 		if id != "" {
@@ -131,6 +133,30 @@ func TestIDOfAnotherServer(t *testing.T) {
 		}
 		if status, body := s.request("GET", path, "", header...); status != http.StatusBadRequest {
 			t.Errorf("%s with %q: %d %s", path, id, status, body)
+		}
+	}
+}
+
+// A client may begin with the first event that the stream has.
+func TestFromTheBeginning(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	for _, data := range []string{"1", "2"} {
+		s.publish("a", data)
+	}
+	status, body := s.request("GET", "/poll?topic=a&after=first", "")
+	var answer struct{ Events []event.Envelope }
+	must(t, json.NewDecoder(strings.NewReader(body)).Decode(&answer))
+	if status != 200 || len(answer.Events) != 2 || answer.Events[0].Data != "1" || strings.Contains(body, "gap") {
+		t.Errorf("%d %s", status, body)
+	}
+	r, err := openSSE(s.url, "topic=a&topic=b&after=first", "")
+	must(t, err)
+	defer r.close()
+	s.publish("b", "3")
+	for _, want := range []string{"1", "2", "3"} {
+		m, err := r.next()
+		if must(t, err); m.Data != want {
+			t.Errorf("got %+v, want %s", m, want)
 		}
 	}
 }

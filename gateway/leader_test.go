@@ -9,21 +9,24 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 )
 
 // pretend makes the stream's server answer what it says of the stream now, as one of several
 // replicas with this leader and these other members. It does so until the returned function is
 // called.
-func pretend(t *testing.T, s *site, leader string, others []Member) (end func()) {
+func pretend(t *testing.T, s *site, leader string, others []stream.Replica) (end func()) {
 	t.Helper()
-	const subject, own = "$JS.API.STREAM.INFO." + defaultStream, "test.info"
+	const subject, own = "$JS.API.STREAM.INFO." + stream.DefaultName, "test.info"
 	m, err := s.node.Conn.RequestWithContext(t.Context(), subject, nil)
 	must(t, err)
 	var info map[string]any
 	must(t, json.Unmarshal(m.Data, &info))
 	info["config"].(map[string]any)["num_replicas"] = 3
 	info["cluster"] = map[string]any{"leader": leader, "replicas": others}
-	sub, err := s.node.Conn.Subscribe(own, func(m *nats.Msg) { m.Respond(encode(info)) })
+	sub, err := s.node.Conn.Subscribe(own, func(m *nats.Msg) { m.Respond(event.Encode(info)) })
 	must(t, err)
 	account := s.node.Server.GlobalAccount()
 	must(t, account.AddMapping(subject, own))
@@ -41,10 +44,10 @@ func newLoose(t *testing.T, config Config) (*site, jetstream.Stream) {
 	js, err := jetstream.New(node.Conn)
 	must(t, err)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: defaultStream, Subjects: []string{storedPrefix + ">"}, AllowDirect: true, MaxAge: time.Hour,
+		Name: stream.DefaultName, Subjects: []string{event.StoredPrefix + ">"}, AllowDirect: true, MaxAge: time.Hour,
 		RePublish: &jetstream.RePublish{
-			Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
-		Metadata: map[string]string{epochKey: "e"},
+			Source: event.StoredPrefix + ">", Destination: event.RepublishedPrefix + ">"},
+		Metadata: map[string]string{stream.EpochKey: "e"},
 	})
 	must(t, err)
 	return newSiteOn(t, node, config), stream
@@ -57,14 +60,14 @@ func TestStoppedNode(t *testing.T) {
 	const recent, old = time.Millisecond, time.Minute
 	for name, c := range map[string]struct {
 		leader string
-		others []Member
+		others []stream.Replica
 		late   time.Duration // by which the leader's clock is ahead of the node's
 	}{
-		"a replica without a leader": {"", []Member{
+		"a replica without a leader": {"", []stream.Replica{
 			{Name: "a", Active: recent}, {Name: "b", Active: recent}, {Name: "c", Active: old}}, 0},
-		"a leader that has heard of none": {"a", []Member{
+		"a leader that has heard of none": {"a", []stream.Replica{
 			{Name: "b", Active: old}, {Name: "c", Active: old}}, 0},
-		"its clock stood still": {"a", []Member{
+		"its clock stood still": {"a", []stream.Replica{
 			{Name: "b", Active: recent}, {Name: "c", Active: recent}}, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +79,8 @@ func TestStoppedNode(t *testing.T) {
 			l := ledger{t: t}
 			l.publish(s, "a", "first")
 			l.read(r)
-			f := s.hub.all()[0]
-			must(t, f.sub.Unsubscribe()) // the node is stopped
+			f := s.hub.All()[0]
+			must(t, f.Sub.Unsubscribe()) // the node is stopped
 			must(t, s.node.Conn.Flush())
 			end := pretend(t, s, c.leader, c.others)
 			for range 20 {
@@ -89,7 +92,7 @@ func TestStoppedNode(t *testing.T) {
 				s.Changed()
 				return s.Stats().Audits > audits+1
 			})
-			republished, err := s.node.Conn.SubscribeSync(f.sub.Subject)
+			republished, err := s.node.Conn.SubscribeSync(f.Sub.Subject)
 			must(t, err)
 			l.publish(s, "a", "last")
 			m, err := republished.NextMsgWithContext(t.Context())
@@ -100,7 +103,7 @@ func TestStoppedNode(t *testing.T) {
 			stamp, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
 			must(t, err)
 			m.Header.Set("Nats-Time-Stamp", stamp.Add(c.late).Format(time.RFC3339Nano))
-			f.receive(m)
+			f.Receive(m)
 			end()
 			l.read(r)
 			l.check()
@@ -114,10 +117,10 @@ func TestStoppedNode(t *testing.T) {
 func TestBeginWithoutLeader(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	s.publish("a", "1")
-	s.hub.hold = 0
-	end := pretend(t, s, "", []Member{{Name: "a"}, {Name: "b"}, {Name: "c", Active: time.Minute}})
+	s.hub.Hold = 0
+	end := pretend(t, s, "", []stream.Replica{{Name: "a"}, {Name: "b"}, {Name: "c", Active: time.Minute}})
 	for _, after := range []uint64{1, 1 << 40} {
-		r, err := openSSE(s.url, "topic=a", position{s.hub.epoch, after}.String())
+		r, err := openSSE(s.url, "topic=a", event.Position{Epoch: s.hub.Epoch, Seq: after}.String())
 		if err == nil {
 			r.close()
 		}
@@ -125,17 +128,17 @@ func TestBeginWithoutLeader(t *testing.T) {
 			t.Errorf("after %d: %v", after, err)
 		}
 	}
-	if _, err := s.hub.history.first(t.Context()); !errors.Is(err, errNoLeader) {
+	if _, err := s.hub.History.First(t.Context()); !errors.Is(err, stream.ErrNoLeader) {
 		t.Errorf("first: %v", err)
 	}
-	if _, err := s.hub.auditOnce(0); !errors.Is(err, errNoLeader) {
+	if _, err := s.hub.AuditOnce(0); !errors.Is(err, stream.ErrNoLeader) {
 		t.Errorf("an audit: %v", err)
 	}
-	if err := endEra(t.Context(), s.js, defaultStream); !errors.Is(err, errNoLeader) {
+	if err := stream.EndEra(t.Context(), s.js(), stream.DefaultName); !errors.Is(err, stream.ErrNoLeader) {
 		t.Errorf("the end of an era: %v", err)
 	}
 	end()
-	r, err := openSSE(s.url, "topic=a", position{s.hub.epoch, 0}.String())
+	r, err := openSSE(s.url, "topic=a", event.Position{Epoch: s.hub.Epoch, Seq: 0}.String())
 	must(t, err)
 	defer r.close()
 	expect(t, r, message{Data: "1"})

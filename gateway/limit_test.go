@@ -2,10 +2,9 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,84 +12,16 @@ import (
 	"github.com/gobwas/ws/wsutil"
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/socknotify/socknotify/internal/test/testclock"
+	"github.com/socknotify/socknotify/gateway/internal/keys"
 )
-
-// A bucket has its burst, is filled at its rate, and is no fuller for a client that was forgotten.
-func TestLimiter(t *testing.T) {
-	clock := testclock.Install(t)
-	l := newLimiter(Rate{PerSecond: 10, Burst: 3})
-	take := func(client string, want time.Duration) {
-		t.Helper()
-		if got := l.take(client); got != want {
-			t.Errorf("%s waits for %v, want %v", client, got, want)
-		}
-	}
-	for range 3 {
-		take("a", 0)
-	}
-	take("a", 100*time.Millisecond)
-	take("b", 0)
-	clock.Advance(60 * time.Millisecond)
-	take("a", 40*time.Millisecond)
-	clock.Advance(40 * time.Millisecond)
-	take("a", 0)
-	take("a", 100*time.Millisecond)
-	for i := range 2 * minPrune { // so that clients are forgotten
-		take(fmt.Sprint("other", i), 0)
-	}
-	take("a", 100*time.Millisecond)
-	clock.Advance(time.Hour)
-	for range 3 {
-		take("a", 0)
-	}
-	take("a", 100*time.Millisecond)
-	for i := range 4 * minPrune {
-		clock.Advance(time.Second)
-		take(fmt.Sprint("late", i), 0)
-	}
-	if n := len(l.full); n > 2*minPrune {
-		t.Errorf("%d clients are known", n)
-	}
-	for _, r := range []Rate{{PerSecond: 1, Burst: math.MaxInt}, {PerSecond: math.MaxInt},
-		{PerSecond: math.MaxInt, Burst: math.MaxInt}, {PerSecond: 7, Burst: 1 << 40}} {
-		l := newLimiter(r)
-		for range 100 {
-			if wait := l.take("a"); wait != 0 {
-				t.Fatalf("%+v: a client waits for %v", r, wait)
-			}
-		}
-		clock.Advance(time.Hour)
-	}
-	if newLimiter(Rate{}) != nil || newLimiter(Rate{PerSecond: -1}) != nil ||
-		(*limiter)(nil).take("a") != 0 {
-		t.Error("no rate is a limit")
-	}
-}
-
-// A client is known by its subject, or else by its address.
-func TestClientKey(t *testing.T) {
-	for _, c := range [][3]string{
-		{"alice", "192.0.2.1:1", "subject alice"},
-		{"", "192.0.2.1:1", "192.0.2.1"},
-		{"", "[::ffff:192.0.2.1]:2", "192.0.2.1"},
-		{"", "[2001:db8:1:2:3::4]:3", "2001:db8:1:2::/64"},
-		{"", "[fe80::1%eth0]:3", "fe80::/64"},
-		{"", "@", "@"},
-	} {
-		if got := clientKey(c[0], c[1]); got != c[2] {
-			t.Errorf("%v: %q", c, got)
-		}
-	}
-}
 
 // user returns the token of a user who may do everything but control.
 func user(t *testing.T, name string) string {
 	t.Helper()
-	return userToken(t, claims{RegisteredClaims: jwt.RegisteredClaims{Subject: name}})
+	return userToken(t, keys.Claims{RegisteredClaims: jwt.RegisteredClaims{Subject: name}})
 }
 
-func userToken(t *testing.T, c claims) string {
+func userToken(t *testing.T, c keys.Claims) string {
 	t.Helper()
 	c.Push.Read, c.Push.Write = []string{">"}, []string{">"}
 	c.ExpiresAt = jwt.NewNumericDate(time.Now().Add(time.Hour))
@@ -102,18 +33,20 @@ func userToken(t *testing.T, c claims) string {
 // Each client has its own rate, whichever connections it has. Beyond it, it is told when to come
 // back, and others go on.
 func TestRates(t *testing.T) {
-	clock := testclock.Install(t)
-	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret),
+	var passed atomic.Int64
+	began := time.Now()
+	now := func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret), now: now,
 		PublishRate: Rate{PerSecond: 1, Burst: 3}, SubscribeRate: Rate{PerSecond: 1, Burst: 2}})
 	alice, bob := "Bearer "+user(t, "alice"), "Bearer "+user(t, "bob")
 	other := jwt.RegisteredClaims{Subject: "alice", ID: "2"}
-	again := "Bearer " + userToken(t, claims{RegisteredClaims: other})
+	again := "Bearer " + userToken(t, keys.Claims{RegisteredClaims: other})
 	do := func(method, path, token string, want int) {
 		t.Helper()
 		r, err := http.NewRequest(method, s.url+path, nil) // each on a connection of its own
 		must(t, err)
 		r.Header.Set("Authorization", token)
-		answer, err := transport.RoundTrip(r)
+		answer, err := roundTripper.RoundTrip(r)
 		must(t, err)
 		answer.Body.Close()
 		after, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
@@ -140,13 +73,13 @@ func TestRates(t *testing.T) {
 	must(t, err)
 	r.Header.Set("Authorization", again)
 	r.Header.Set("Accept", "text/event-stream")
-	answer, err := transport.RoundTrip(r)
+	answer, err := roundTripper.RoundTrip(r)
 	must(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != 200 || answer.Header.Get("Retry-After") == "" { // it would end at 429
 		t.Errorf("an EventSource gets %s", answer.Status)
 	}
-	clock.Advance(time.Second)
+	passed.Add(int64(time.Second))
 	do("POST", "/publish?topic=a", alice, 200)
 	do("POST", "/publish?topic=a", alice, 429)
 	do("GET", "/poll?topic=a&last=1", again, 200)
@@ -154,8 +87,8 @@ func TestRates(t *testing.T) {
 
 // Messages over WebSockets are counted for the client, so that a new connection does not help.
 func TestMessageRate(t *testing.T) {
-	testclock.Install(t)
-	s := newSite(t, t.TempDir(), Config{MessageRate: Rate{PerSecond: 1, Burst: 5},
+	began := time.Now()
+	s := newSite(t, t.TempDir(), Config{now: func() time.Time { return began }, MessageRate: Rate{PerSecond: 1, Burst: 5},
 		PublishRate: Rate{PerSecond: 1, Burst: 4}})
 	check := undisturbed(t, s)
 	first, err := openWS(s.url, "topic=live.a")

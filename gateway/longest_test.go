@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/park"
@@ -16,7 +15,7 @@ import (
 // gateway. A timeout that is over would have ended its connection by then.
 func (s *site) awaitTick() {
 	s.t.Helper()
-	lots := []*park.Lot{s.lot, s.sockets.Lots()[0]}
+	lots := []*park.Lot{s.lot, s.transports.Sockets.Lots()[0]}
 	expired := make(chan error, len(lots))
 	for _, l := range lots {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +68,7 @@ func TestLongestDurations(t *testing.T) {
 		}
 		large, n := strings.Repeat("x", 200<<10), 0
 		queued := func() bool {
-			return s.events.Stats().QueuedBytes > 0 && s.sockets.Stats().QueuedBytes > 0
+			return s.transports.Events.Stats().QueuedBytes > 0 && s.transports.Sockets.Stats().QueuedBytes > 0
 		}
 		for ; !queued(); n++ {
 			s.publish("a", large)
@@ -89,7 +88,7 @@ func TestLongestDurations(t *testing.T) {
 			expect(t, sse, message{Data: large})
 			expect(t, socket, message{Topic: "a", Data: large})
 		}
-		s.draining.Store(true) // from now on clients are told when to come back
+		s.access.Draining.Store(true) // from now on clients are told when to come back
 		status, body := s.request("GET", "/events?topic=a", "")
 		if status != http.StatusServiceUnavailable {
 			t.Errorf("%d %s", status, body)
@@ -98,20 +97,4 @@ func TestLongestDurations(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
-}
-
-// The parts of a long duration are in order, for many clients too.
-func TestPartOfLongDuration(t *testing.T) {
-	for _, d := range []time.Duration{0, time.Millisecond, 3 * time.Hour, 1<<63 - 1} {
-		const n = 1_000_000
-		last := time.Duration(0)
-		for _, i := range []int{0, 1, n / 2, n - 1} {
-			at := part(d, i, n)
-			want := float64(d) / n * float64(i)
-			if at < last || float64(at) > want+1 || float64(at) < want-n {
-				t.Errorf("%d %d-ths of %v: %v", i, n, d, at)
-			}
-			last = at
-		}
-	}
 }

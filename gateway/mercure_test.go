@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/mercure"
 )
 
 // mercureTestConfig is that of most tests.
@@ -77,12 +80,11 @@ func (s mercureSite) open(query string, header ...string) *mercureReader {
 func (s mercureSite) joined(n int) {
 	s.t.Helper()
 	until(s.t, "the clients have joined", func() bool {
-		joined := 0
-		s.hub.clients.each(func(c *subscriber) {
-			if m, ok := c.to.(*mercureStream); ok && m.joined.Load() {
-				joined++
-			}
-		})
+		f := s.hub.Feed(event.MercureTopic)
+		if f == nil {
+			return n == 0
+		}
+		joined, _, _ := f.State()
 		return joined == n
 	})
 }
@@ -94,7 +96,7 @@ func (s mercureSite) post(token string, form url.Values, header ...string) (int,
 	if token != "" {
 		header = append(header, "Authorization", "Bearer "+token)
 	}
-	return s.request("POST", mercurePath, form.Encode(), header...)
+	return s.request("POST", mercure.Path, form.Encode(), header...)
 }
 
 // update publishes an update, which must be taken.
@@ -190,7 +192,7 @@ func TestMercureResume(t *testing.T) {
 		{"urn:unknown", "earliest", []string{"1", "2", "4"}},
 		{"#00000000-1", "earliest", []string{"1", "2", "4"}},
 		{"#first", "earliest", []string{"1", "2", "4"}},
-		{"#" + s.hub.epoch + "-1.2", "earliest", []string{"1", "2", "4"}},
+		{"#" + s.hub.Epoch + "-1.2", "earliest", []string{"1", "2", "4"}},
 	} {
 		q := query("a") + "&lastEventID=" + url.QueryEscape(c.last)
 		byQuery := s.open(q, "Authorization", "Bearer "+all)
@@ -303,10 +305,10 @@ func TestMercureNodes(t *testing.T) {
 	watcher := []string{"Authorization", "Bearer " + all}
 	var got struct {
 		Type, LastEventID string
-		Subscriptions     []subscriptionDocument
+		Subscriptions     []subscriptionMessage
 	}
 	ask := func(path string) int {
-		status, body := one.request("GET", mercurePath+"/subscriptions"+path, "", watcher...)
+		status, body := one.request("GET", mercure.Path+"/subscriptions"+path, "", watcher...)
 		got.Subscriptions = nil
 		if status == http.StatusOK {
 			must(t, json.Unmarshal([]byte(body), &got))
@@ -321,7 +323,7 @@ func TestMercureNodes(t *testing.T) {
 		string(got.Subscriptions[0].Payload) != `{"name":"Alice"}` {
 		t.Fatalf("got %+v", got.Subscriptions)
 	}
-	path := strings.TrimPrefix(got.Subscriptions[0].ID, mercurePath+"/subscriptions")
+	path := strings.TrimPrefix(got.Subscriptions[0].ID, mercure.Path+"/subscriptions")
 	if status := ask(path); status != 200 {
 		t.Errorf("one subscription gets %d", status)
 	}
@@ -329,7 +331,7 @@ func TestMercureNodes(t *testing.T) {
 		t.Errorf("one that is not there gets %d", status)
 	}
 	watcher = []string{"Authorization", "Bearer " + mercureTestToken(t, 0, nil,
-		[]string{mercurePath + "/subscriptions/b{/s}"})}
+		[]string{mercure.Path + "/subscriptions/b{/s}"})}
 	if a, b := ask(""), ask("/b"); a != 403 || b != 200 {
 		t.Errorf("a token for one topic gets %d for all and %d for it", a, b)
 	}
@@ -341,7 +343,7 @@ func TestMercureNodes(t *testing.T) {
 // Subscriptions are published, as private updates, to those who may read them.
 func TestMercureSubscriptionEvents(t *testing.T) {
 	s := mercureSite{newSite(t, t.TempDir(), mercureTestConfig())}
-	template := mercurePath + "/subscriptions{/topic}{/subscriber}"
+	template := mercure.Path + "/subscriptions{/topic}{/subscriber}"
 	may := mercureTestToken(t, 0, nil, []string{template})
 	watcher := s.open(query(template), "Authorization", "Bearer "+may)
 	s.open(query(template)) // gets none
@@ -353,11 +355,11 @@ func TestMercureSubscriptionEvents(t *testing.T) {
 	for len(states) < 2 {
 		m, err := watcher.next()
 		must(t, err)
-		var d subscriptionDocument
+		var d subscriptionMessage
 		must(t, json.Unmarshal([]byte(m.Data), &d))
 		if d.Topic == "x/y" {
 			states = append(states, d.Active)
-			if !strings.HasPrefix(d.ID, mercurePath+"/subscriptions/x%2Fy/urn%3Auuid%3A") || d.Type != "Subscription" {
+			if !strings.HasPrefix(d.ID, mercure.Path+"/subscriptions/x%2Fy/urn%3Auuid%3A") || d.Type != "Subscription" {
 				t.Errorf("got %+v", d)
 			}
 		}
@@ -429,7 +431,7 @@ func TestMercureAttacks(t *testing.T) {
 		{all, url.Values{"topic": {"a"}, "data": {"\xff"}}, 400},
 		{all, url.Values{"topic": {"a"}, "id": {"x\ndata: forged"}}, 400},
 		{all, url.Values{"topic": {"a"}, "id": {"x\x00"}}, 400},
-		{all, url.Values{"topic": {"a"}, "id": {"#" + s.hub.epoch + "-99"}}, 400},
+		{all, url.Values{"topic": {"a"}, "id": {"#" + s.hub.Epoch + "-99"}}, 400},
 		{all, url.Values{"topic": {"a"}, "id": {"earliest"}}, 400},
 		{all, url.Values{"topic": {"a"}, "type": {"x\rdata: forged"}}, 400},
 		{all, url.Values{"topic": {"a"}, "retry": {"1\ndata: forged"}}, 400},
@@ -451,7 +453,7 @@ func TestMercureAttacks(t *testing.T) {
 	if n := s.Topics(100); len(n) != 0 {
 		t.Errorf("there are topics of the gateway: %v", n)
 	}
-	if status, _ := s.request("POST", mercurePath, "topic=a", "Authorization", "Bearer "+all,
+	if status, _ := s.request("POST", mercure.Path, "topic=a", "Authorization", "Bearer "+all,
 		"Content-Type", "multipart/form-data; boundary=x"); status != 415 {
 		t.Errorf("another kind of form gets %d", status)
 	}
@@ -508,7 +510,7 @@ func TestMercureEnds(t *testing.T) {
 	}
 	kicked := s.open(query("a"), "Authorization", "Bearer "+mercureTestToken(t, 0, nil, nil))
 	s.joined(1)
-	if _, err := s.store(context.Background(), controlTopic, encode(order{User: "alice"}), ""); err != nil {
+	if _, err := s.publisher.Store(context.Background(), event.ControlTopic, []byte(`{"user":"alice"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, kicked.in); err != nil {
@@ -543,10 +545,10 @@ func TestMercureWebhooks(t *testing.T) {
 	for answer, want := range map[string]int{`{"error":{"code":403}}`: 403, `no JSON`: 503} {
 		for _, path := range []string{"/connect", "/subscribe"} {
 			b.says(path, answer)
-			if status, body := s.request("GET", mercurePath+"?topic=a", "", get...); status != want {
+			if status, body := s.request("GET", mercure.Path+"?topic=a", "", get...); status != want {
 				t.Errorf("%s says %s: %d %s", path, answer, status, body)
 			}
-			status, body := s.request("GET", mercurePath+"?topic=a", "", browser...)
+			status, body := s.request("GET", mercure.Path+"?topic=a", "", browser...)
 			if back := status == 200 && strings.Contains(body, "retry: "); back != (want == 503) {
 				t.Errorf("%s says %s: an EventSource gets %d %s", path, answer, status, body)
 			}
@@ -573,7 +575,7 @@ func TestMercureDrain(t *testing.T) {
 	one := mercureSite{newSiteOn(t, node, mercureTestConfig())}
 	two := mercureSite{newSiteOn(t, node, mercureTestConfig())}
 	all := mercureTestToken(t, 0, []string{"*"}, []string{"*"})
-	template := mercurePath + "/subscriptions{/topic}{/subscriber}"
+	template := mercure.Path + "/subscriptions{/topic}{/subscriber}"
 	watcher := two.open(query(template), "Authorization", "Bearer "+all)
 	two.joined(1)
 	const clients = 5
@@ -598,7 +600,7 @@ func TestMercureDrain(t *testing.T) {
 	if _, err := openMercure(one.url, query("a")); err == nil || !strings.HasPrefix(err.Error(), "503") {
 		t.Errorf("a client that comes gets %v", err)
 	}
-	status, body := one.request("GET", mercurePath+"?topic=a", "", "Accept", "text/event-stream")
+	status, body := one.request("GET", mercure.Path+"?topic=a", "", "Accept", "text/event-stream")
 	if status != 200 || !strings.Contains(body, "retry: ") {
 		t.Errorf("an EventSource that comes gets %d %s", status, body)
 	}
@@ -613,7 +615,7 @@ func TestMercureDrain(t *testing.T) {
 	for ends := 0; ends < clients; {
 		m, err := watcher.next()
 		must(t, err)
-		var d subscriptionDocument
+		var d subscriptionMessage
 		must(t, json.Unmarshal([]byte(m.Data), &d))
 		if d.Topic == "a" && !d.Active {
 			ends++
@@ -624,7 +626,7 @@ func TestMercureDrain(t *testing.T) {
 // Without the configuration the paths are not there, and without tokens it is refused.
 func TestMercureOff(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret)})
-	for _, path := range []string{mercurePath, mercurePath + "/subscriptions"} {
+	for _, path := range []string{mercure.Path, mercure.Path + "/subscriptions"} {
 		if status, _ := s.request("GET", path+"?topic=a", ""); status != 404 {
 			t.Errorf("%s gets %d", path, status)
 		}

@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 )
 
 // A holder holds the reads of a stream, once each, until it is released.
@@ -21,7 +25,7 @@ type holder struct {
 	reads chan *nats.Msg
 }
 
-const readSubject = "$JS.API.DIRECT.GET." + defaultStream
+const readSubject = "$JS.API.DIRECT.GET." + stream.DefaultName
 
 // holdReads makes reads wait that begin from now on.
 func holdReads(t *testing.T, s *site) *holder {
@@ -51,20 +55,19 @@ type noter struct {
 	got []uint64
 }
 
-func (n *noter) send(_ int, e *event) {
+func (n *noter) Send(_ int, e *event.Event) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.got = append(n.got, e.at.seq)
+	n.got = append(n.got, e.At.Seq)
+	return true
 }
-func (n *noter) flush(context.Context) error {
+func (n *noter) Flush(context.Context) error {
 	if n.flushed != nil {
 		n.flushed()
 	}
 	return nil
 }
-func (n *noter) gap(int, string, span)      {}
-func (n *noter) end(*Gateway, error)        {}
-func (n *noter) unsubscribed(*Gateway, int) {}
+func (n *noter) Gap(int, string, event.Span) {}
 
 // last returns the sequence of the last event.
 func (n *noter) last() uint64 {
@@ -89,10 +92,10 @@ func (n *noter) has(last uint64) bool {
 }
 
 // joinFromFirst makes a client that begins with the first event of a topic.
-func joinFromFirst(s *site, to sink) (client *subscriber, joined chan error) {
-	client, joined = &subscriber{to: to}, make(chan error, 1)
-	wants := []want{{filter: "a", after: position{s.hub.epoch, 0}}}
-	go func() { joined <- s.hub.join(s.t.Context(), client, wants) }()
+func joinFromFirst(s *site, to hub.Sink) (client *hub.Subscriber, joined chan error) {
+	client, joined = &hub.Subscriber{To: to}, make(chan error, 1)
+	wants := []hub.Want{{Filter: "a", After: event.Position{Epoch: s.hub.Epoch, Seq: 0}}}
+	go func() { joined <- s.hub.Join(s.t.Context(), client, wants) }()
 	return client, joined
 }
 
@@ -100,7 +103,7 @@ func joinFromFirst(s *site, to sink) (client *subscriber, joined chan error) {
 // events at once. It gets those events after what it has read, from memory, or from the stream if
 // there are too many.
 func TestNewcomerHoldsNoFeed(t *testing.T) {
-	for _, more := range []uint64{30, maxKept + 1} {
+	for _, more := range []uint64{30, hub.MaxKept + 1} {
 		s := newSite(t, t.TempDir(), Config{})
 		r, err := openSSE(s.url, "topic=a", "")
 		must(t, err)
@@ -129,10 +132,10 @@ func TestNewcomerHoldsNoFeed(t *testing.T) {
 		until(t, "the newcomer has all", func() bool { return to.has(5 + more) })
 		s.publish("a", "last")
 		until(t, "the newcomer has the last event", func() bool { return to.has(6 + more) })
-		if f := s.hub.all()[0]; f.newcomers != nil {
+		if f := s.hub.All()[0]; f.Newcomers != nil {
 			t.Error("the feed still keeps events")
 		}
-		s.hub.leave(client)
+		s.hub.Leave(client)
 	}
 }
 
@@ -145,14 +148,14 @@ func TestNewcomerOfBusyTopic(t *testing.T) {
 	defer r.close()
 	until(t, "the client has joined", func() bool { return s.members() == 1 })
 	s.publish("a", "missed")
-	f := s.hub.all()[0]
+	f := s.hub.All()[0]
 	floor := func() uint64 {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.floor
+		f.Mu.Lock()
+		defer f.Mu.Unlock()
+		return f.Floor
 	}
 	until(t, "the feed has the first event", func() bool { return floor() == 1 })
-	const rounds, more = 8, fewKept + 1
+	const rounds, more = 8, hub.FewKept + 1
 	round := 0
 	holding := make(chan *holder, 1)
 	to := new(noter)
@@ -187,7 +190,7 @@ func TestNewcomerOfBusyTopic(t *testing.T) {
 		s.node.Server.GlobalAccount().RemoveMapping(readSubject)
 	}
 	until(t, "the newcomer has all", func() bool { return to.has(2 + rounds*more) })
-	s.hub.leave(client)
+	s.hub.Leave(client)
 }
 
 // A client joins though there is one more event whenever it has taken one.
@@ -205,35 +208,35 @@ func TestNewcomerOfBusyTopicJoins(t *testing.T) {
 		until(t, "the feed has it", func() bool { return holder.has(n) })
 	}})
 	must(t, <-joined)
-	s.hub.leave(client)
-	s.hub.leave(first)
+	s.hub.Leave(client)
+	s.hub.Leave(first)
 }
 
 // A read ends when its caller's context does, and gives its place back: those of clients that have
 // gone are not kept from others.
 func TestReadsEndWithTheirCaller(t *testing.T) {
-	before := requestTimeout
-	requestTimeout = time.Hour
-	t.Cleanup(func() { requestTimeout = before })
+	before := stream.RequestTimeout
+	stream.RequestTimeout = time.Hour
+	t.Cleanup(func() { stream.RequestTimeout = before })
 	s := newSite(t, t.TempDir(), Config{})
 	s.publish("a", "1")
 	s.publish("a", "2")
 	hold := holdReads(t, s)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
-	ended := make(chan error, maxReads)
-	for range maxReads {
+	ended := make(chan error, stream.MaxReads)
+	for range stream.MaxReads {
 		go func() {
-			_, err := s.hub.history.get(ctx, getRequest{Seq: 1, Next: storedPrefix + ">", Batch: 1})
+			_, err := s.hub.History.Get(ctx, stream.GetRequest{Seq: 1, Next: event.StoredPrefix + ">", Batch: 1})
 			ended <- err
 		}()
 	}
 	var reads []*nats.Msg
-	for range maxReads {
+	for range stream.MaxReads {
 		reads = append(reads, <-hold.reads)
 	}
 	cancel(gone)
-	for range maxReads {
+	for range stream.MaxReads {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("a read ends with %v", err)
 		}
@@ -242,14 +245,14 @@ func TestReadsEndWithTheirCaller(t *testing.T) {
 	request, stop := context.WithCancel(t.Context())
 	answered := make(chan bool, 1)
 	go func() {
-		answered <- s.get(request, "/poll?topic=a&after="+position{s.hub.epoch, 1}.String())
+		answered <- s.get(request, "/poll?topic=a&after="+event.Position{Epoch: s.hub.Epoch, Seq: 1}.String())
 	}()
 	reads = append(reads, <-hold.reads)
 	stop()
 	if <-answered {
 		t.Error("the poll was answered")
 	}
-	until(t, "no place is taken", func() bool { return len(s.hub.history.slots) == 0 })
+	until(t, "no place is taken", func() bool { return len(s.hub.History.Slots) == 0 })
 	hold.release(t, reads[0])
 }
 
@@ -257,7 +260,7 @@ func TestReadsEndWithTheirCaller(t *testing.T) {
 func (s *site) get(ctx context.Context, path string) bool {
 	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
 	must(s.t, err)
-	answer, err := transport.RoundTrip(r)
+	answer, err := roundTripper.RoundTrip(r)
 	if err == nil {
 		answer.Body.Close()
 	}
@@ -270,15 +273,15 @@ func TestFailedStartIsNotInherited(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	for _, filter := range []string{"a", "live.a"} {
 		making, failed := s.startFeed(filter)
-		s.hub.started(making, filter, failed, errors.New("a fault"))
-		f, err := s.hub.acquire(t.Context(), filter)
+		s.hub.Started(making, filter, failed, errors.New("a fault"))
+		f, err := s.hub.Acquire(t.Context(), filter)
 		if err != nil {
 			t.Errorf("%s: a newcomer gets %v", filter, err)
 			continue
 		}
 		to := new(noter)
-		client := &subscriber{to: to}
-		must(t, s.hub.join(t.Context(), client, []want{{filter: filter, after: position{s.hub.epoch, 0}}}))
+		client := &hub.Subscriber{To: to}
+		must(t, s.hub.Join(t.Context(), client, []hub.Want{{Filter: filter, After: event.Position{Epoch: s.hub.Epoch, Seq: 0}}}))
 		_, err = s.Publish(t.Context(), filter, []byte("x"), "")
 		must(t, err)
 		until(t, "the event comes", func() bool {
@@ -286,11 +289,11 @@ func TestFailedStartIsNotInherited(t *testing.T) {
 			defer to.mu.Unlock()
 			return len(to.got) == 1
 		})
-		if all := s.hub.all(); !slices.Equal(all, []*feed{f}) {
+		if all := s.hub.All(); !slices.Equal(all, []*hub.Feed{f}) {
 			t.Errorf("%s: the feeds are %v", filter, fmt.Sprint(all))
 		}
-		s.hub.leave(client)
-		s.hub.release(f)
+		s.hub.Leave(client)
+		s.hub.Release(f)
 	}
 }
 
@@ -339,26 +342,26 @@ func TestSlowSubscribe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	slow, gone := make(chan error, 1), make(chan error, 1)
 	join := func(ctx context.Context, answer chan<- error) {
-		f, err := s.hub.acquire(ctx, "slow")
+		f, err := s.hub.Acquire(ctx, "slow")
 		if err == nil {
-			s.hub.release(f)
+			s.hub.Release(f)
 		}
 		answer <- err
 	}
 	go join(t.Context(), slow)
 	go join(ctx, gone)
 	until(t, "both wait", func() bool {
-		s.hub.mu.RLock()
-		defer s.hub.mu.RUnlock()
-		making := s.hub.starting[subjectOf("slow")]
-		return making != nil && making.refs == 2
+		s.hub.Mu.RLock()
+		defer s.hub.Mu.RUnlock()
+		making := s.hub.Starting[hub.SubjectOf("slow")]
+		return making != nil && making.Refs == 2
 	})
 	for i := range 3 {
 		data := fmt.Sprint(i)
-		_, err := node.Conn.Request(storedPrefix+"a", []byte(data), requestTimeout)
+		_, err := node.Conn.Request(event.StoredPrefix+"a", []byte(data), stream.RequestTimeout)
 		must(t, err)
 		expect(t, r, message{Topic: "a", Data: data})
-		must(t, node.Conn.Publish(livePrefix+"live.a", []byte(data)))
+		must(t, node.Conn.Publish(event.LivePrefix+"live.a", []byte(data)))
 		expect(t, r, message{Topic: "live.a", Data: data})
 	}
 	cancel()
@@ -367,5 +370,5 @@ func TestSlowSubscribe(t *testing.T) {
 	}
 	dialer.held.Unlock()
 	must(t, <-slow)
-	until(t, "the topic has no feed", func() bool { return len(s.hub.all()) == 2 })
+	until(t, "the topic has no feed", func() bool { return len(s.hub.All()) == 2 })
 }

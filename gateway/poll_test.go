@@ -22,7 +22,7 @@ func TestPollWaits(t *testing.T) {
 			return
 		}
 		defer res.Body.Close()
-		var got pollAnswer
+		var got pollMessage
 		b, _ := io.ReadAll(res.Body)
 		if err := json.Unmarshal(b, &got); err != nil || res.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%v, %v: %s", err, res.Header, b)

@@ -11,13 +11,13 @@ import (
 // attendance asks a member of a cluster who is on a topic.
 func (m *member) attendance(t *testing.T, topic string) (n int) {
 	t.Helper()
-	c := &http.Client{Transport: transport, Timeout: readTimeout}
+	c := &http.Client{Transport: roundTripper, Timeout: readTimeout}
 	answer, err := c.Get(m.url + "/presence?topic=" + topic)
 	must(t, err)
 	defer answer.Body.Close()
 	b, err := io.ReadAll(answer.Body)
 	must(t, err)
-	var a attendance
+	var a members
 	must(t, json.Unmarshal(b, &a))
 	return len(a.Members)
 }

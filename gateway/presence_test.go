@@ -13,12 +13,19 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/nats-io/nats.go"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
+	"github.com/socknotify/socknotify/gateway/internal/keys"
+	"github.com/socknotify/socknotify/gateway/internal/presence"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
+	"github.com/socknotify/socknotify/gateway/internal/transport"
 )
 
 // watcher returns the query's token of a client that may know who is there.
 func watcher(t *testing.T, name string, presence ...string) string {
 	t.Helper()
-	c := claims{RegisteredClaims: jwt.RegisteredClaims{Subject: name}}
+	c := keys.Claims{RegisteredClaims: jwt.RegisteredClaims{Subject: name}}
 	c.Push.Presence = presence
 	return "&token=" + userToken(t, c)
 }
@@ -26,14 +33,17 @@ func watcher(t *testing.T, name string, presence ...string) string {
 // setPresence sets how often rosters are brought up to date and nodes say that they are there,
 // until the test ends.
 func setPresence(t *testing.T, every, say time.Duration) {
-	interval, beat, ttl, patience := presenceInterval, presenceBeat, presenceTTL, presencePatience
+	interval, beat, ttl, patience := presence.Interval, presence.Beat, presence.TTL, presence.Patience
 	t.Cleanup(func() {
-		presenceInterval, presenceBeat = interval, beat
-		presenceTTL, presencePatience = ttl, patience
+		presence.Interval, presence.Beat = interval, beat
+		presence.TTL, presence.Patience = ttl, patience
 	})
-	presenceInterval, presenceBeat = every, say
-	presenceTTL, presencePatience = max(20*say, 2*time.Second), 500*time.Millisecond
+	presence.Interval, presence.Beat = every, say
+	presence.TTL, presence.Patience = max(20*say, 2*time.Second), 500*time.Millisecond
 }
+
+// isRoster reports whether a feed is that of a topic's presence.
+func isRoster(f *hub.Feed) bool { _, ok := event.PresenceOf(f.Filter()); return ok }
 
 // present asks who is on a topic, and returns the users.
 func (s *site) present(topic string, header ...string) (users []string) {
@@ -42,7 +52,7 @@ func (s *site) present(topic string, header ...string) (users []string) {
 	if status != http.StatusOK {
 		s.t.Fatalf("%d %s", status, body)
 	}
-	var a attendance
+	var a members
 	must(s.t, json.Unmarshal([]byte(body), &a))
 	for _, m := range a.Members {
 		users = append(users, m.User)
@@ -51,10 +61,16 @@ func (s *site) present(topic string, header ...string) (users []string) {
 	return users
 }
 
+// A listed is a member of a topic, as clients get it.
+type listed struct{ Client, User string }
+
+// members are those of a topic, as GET /presence answers.
+type members struct{ Members []listed }
+
 // presenceEvent is any event of presence.
 type presenceEvent struct {
-	Members     []attendee
-	Join, Leave *attendee
+	Members     []listed
+	Join, Leave *listed
 }
 
 // moves reads events of presence of a WebSocket until one has a join or leave, and returns it as
@@ -64,7 +80,7 @@ func moves(t *testing.T, r reader) string {
 	for {
 		m, err := r.next()
 		must(t, err)
-		if !strings.HasPrefix(m.Topic, presencePrefix) {
+		if !strings.HasPrefix(m.Topic, event.PresencePrefix) {
 			continue
 		}
 		var e presenceEvent
@@ -143,7 +159,7 @@ func TestPresence(t *testing.T) {
 	expect(t, w, message{Topic: "room.1", Data: "hello"})
 	w.close()
 	until(t, "the roster is gone", func() bool {
-		return !slices.ContainsFunc(b.hub.all(), func(f *feed) bool { return f.roster != nil })
+		return !slices.ContainsFunc(b.hub.All(), func(f *hub.Feed) bool { return isRoster(f) })
 	})
 }
 
@@ -187,9 +203,9 @@ func TestPresenceAfterKill(t *testing.T) {
 		note(m)
 	}
 	// The watcher's node misses that one leaves, and finds out by asking.
-	for _, f := range a.hub.all() {
-		if f.roster != nil {
-			must(t, f.sub.Unsubscribe())
+	for _, f := range a.hub.All() {
+		if isRoster(f) {
+			must(t, f.Sub.Unsubscribe())
 		}
 	}
 	must(t, a.node.Conn.Flush())
@@ -267,40 +283,10 @@ func TestPresenceRefused(t *testing.T) {
 	expect(t, all, message{Topic: "x", Data: "second"})
 }
 
-// A roster has at most maxMembers members, of at most maxMemberBytes, and says that there may be
-// more.
-func TestPresenceBounds(t *testing.T) {
-	r := &roster{members: make(map[string]attendee)}
-	for i := range 2 * maxMembers {
-		r.add(attendee{Client: fmt.Sprint("n-", i)})
-	}
-	if a := r.attendance(); len(a.Members) != maxMembers || !a.Full || r.add(attendee{Client: "n-x"}) {
-		t.Errorf("%d members, full: %v", len(a.Members), a.Full)
-	}
-	r.remove("n-1")
-	if !r.add(attendee{Client: "n-x"}) || r.add(attendee{Client: "n-2"}) {
-		t.Error("a place was not given to another")
-	}
-	r = &roster{members: make(map[string]attendee)}
-	for i := range maxMembers {
-		r.add(attendee{fmt.Sprint("n-", i), strings.Repeat("u", maxSubject)})
-	}
-	a := r.attendance()
-	if b := len(encode(a)); b > 2*maxMemberBytes || r.bytes > maxMemberBytes || !a.Full {
-		t.Errorf("%d bytes for %d", b, r.bytes)
-	}
-	for client := range r.members {
-		r.remove(client)
-	}
-	if r.bytes != 0 {
-		t.Errorf("%d bytes of no member", r.bytes)
-	}
-}
-
 // Topics without presence cost nothing: no message is sent for their clients.
 func TestPresenceElsewhere(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{Presence: []string{"room.*"}})
-	sub, err := s.conn.SubscribeSync(livePrefix + presencePrefix + ">")
+	sub, err := s.config.Conn.SubscribeSync(event.LivePrefix + event.PresencePrefix + ">")
 	must(t, err)
 	for _, topic := range []string{"other", "room.*", "room", "live.room"} {
 		r, err := openSSE(s.url, "topic=x&topic="+topic, "")
@@ -315,7 +301,7 @@ func TestPresenceElsewhere(t *testing.T) {
 	defer cancel()
 	m, err := sub.NextMsgWithContext(ctx)
 	must(t, err)
-	if m.Subject != livePrefix+"$presence.room.1" {
+	if m.Subject != event.LivePrefix+"$presence.room.1" {
 		t.Errorf("got %s", m.Subject)
 	}
 }
@@ -326,11 +312,11 @@ type gatedSink struct {
 	gate  chan struct{} // closed when it is open
 }
 
-func (g *gatedSink) send(int, *event)           {}
-func (g *gatedSink) gap(int, string, span)      {}
-func (g *gatedSink) end(*Gateway, error)        {}
-func (g *gatedSink) unsubscribed(*Gateway, int) {}
-func (g *gatedSink) flush(ctx context.Context) error {
+func (g *gatedSink) Send(int, *event.Event) bool         { return true }
+func (g *gatedSink) Gap(int, string, event.Span)         {}
+func (g *gatedSink) End(*transport.Server, error)        {}
+func (g *gatedSink) Unsubscribed(*transport.Server, int) {}
+func (g *gatedSink) Flush(ctx context.Context) error {
 	select {
 	case g.waits <- struct{}{}:
 	default:
@@ -346,26 +332,26 @@ func (g *gatedSink) flush(ctx context.Context) error {
 // A question ends when the client that has asked it has gone, and not when NATS answers.
 func TestQuestionEndsWithItsRequest(t *testing.T) {
 	setPresence(t, time.Hour, time.Hour)
-	presencePatience = time.Hour // with the node that does not answer
+	presence.Patience = time.Hour // with the node that does not answer
 	s := newSite(t, t.TempDir(), Config{Presence: []string{"a"}})
-	before := requestTimeout
-	requestTimeout = time.Hour
-	t.Cleanup(func() { requestTimeout = before })
-	s.hub.presence.heard("silent")
+	before := stream.RequestTimeout
+	stream.RequestTimeout = time.Hour
+	t.Cleanup(func() { stream.RequestTimeout = before })
+	s.presence.Heard("silent")
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan bool, 1)
 	go func() { answered <- s.get(ctx, "/presence?topic=a") }()
 	asking := func() bool {
-		s.hub.mu.RLock()
-		defer s.hub.mu.RUnlock()
-		return len(s.hub.starting) == 1
+		s.hub.Mu.RLock()
+		defer s.hub.Mu.RUnlock()
+		return len(s.hub.Starting) == 1
 	}
 	until(t, "the nodes are asked", asking)
 	cancel()
 	if <-answered {
 		t.Error("it was answered")
 	}
-	s.opening.Wait()
+	s.access.Opening.Wait()
 	if !asking() {
 		t.Error("the question has ended, which other clients may wait for")
 	}
@@ -387,13 +373,13 @@ func TestPresenceOfUnfinishedJoin(t *testing.T) {
 			must(t, err)
 		}
 		to := &gatedSink{make(chan struct{}, 1), make(chan struct{})}
-		ghost := &subscriber{to: to, id: s.hub.clients.newID(), identity: &identity{user: "ghost"}}
-		wants := []want{{filter: "room.1", after: position{s.hub.epoch, 1}},
-			{filter: "room.2", after: position{s.hub.epoch, 0}}}
+		ghost := &hub.Subscriber{To: to, ID: s.hub.Clients.NewID(), Identity: &hub.Identity{User: "ghost"}}
+		wants := []hub.Want{{Filter: "room.1", After: event.Position{Epoch: s.hub.Epoch, Seq: 1}},
+			{Filter: "room.2", After: event.Position{Epoch: s.hub.Epoch, Seq: 0}}}
 		joined := make(chan error, 1)
-		go func() { joined <- s.hub.join(t.Context(), ghost, wants) }()
+		go func() { joined <- s.hub.Join(t.Context(), ghost, wants) }()
 		<-to.waits // room.2 is read, and room.1 has the client
-		s.Gateway.carryOut(order{User: "ghost", Topic: topic}, ghost)
+		s.transports.Unsubscribe(ghost, topic)
 		if got := s.present("room.1", backend...); len(got) != 0 {
 			t.Errorf("during the join: %v", got)
 		}
@@ -412,7 +398,7 @@ func TestPresenceOfUnfinishedJoin(t *testing.T) {
 		if got := s.present(other, backend...); !slices.Equal(got, []string{"ghost"}) {
 			t.Errorf("%s has %v", other, got)
 		}
-		s.hub.leave(ghost)
+		s.hub.Leave(ghost)
 		if got := moves(t, w); got != "-ghost" {
 			t.Errorf("after the end: %s", got)
 		}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
@@ -20,7 +24,7 @@ type ledger struct {
 	t     testing.TB
 	acked []uint64 // sequences of the events that the client wants
 	got   []uint64
-	gaps  []span
+	gaps  []event.Span
 }
 
 func sequence(t testing.TB, id string) uint64 {
@@ -43,7 +47,7 @@ func (l *ledger) note(m message) {
 		l.got = append(l.got, sequence(l.t, m.ID))
 	}
 	for _, missed := range m.Missed {
-		l.gaps = append(l.gaps, span{sequence(l.t, missed.After), sequence(l.t, missed.Last)})
+		l.gaps = append(l.gaps, event.Span{After: sequence(l.t, missed.After), Through: sequence(l.t, missed.Last)})
 	}
 }
 
@@ -51,7 +55,7 @@ func (l *ledger) note(m message) {
 func (l *ledger) read(r reader) {
 	l.t.Helper()
 	last := l.acked[len(l.acked)-1]
-	has := func(s span) bool { return s.through >= last }
+	has := func(s event.Span) bool { return s.Through >= last }
 	for !slices.Contains(l.got, last) && !slices.ContainsFunc(l.gaps, has) {
 		m, err := r.next()
 		must(l.t, err)
@@ -65,7 +69,7 @@ func (l *ledger) check() {
 	l.t.Helper()
 	in := func(seq uint64) (n int) {
 		for _, s := range l.gaps {
-			if seq > s.after && seq <= s.through {
+			if seq > s.After && seq <= s.Through {
 				n++
 			}
 		}
@@ -93,20 +97,20 @@ func (l *ledger) check() {
 
 // The retention overtakes a client that reads what it has missed.
 func TestRetentionOvertakesReplay(t *testing.T) {
-	event := strings.Repeat("x", 16<<10)
+	large := strings.Repeat("x", 16<<10)
 	for _, filter := range []string{"a", "*"} {
 		config := Config{WriteTimeout: time.Minute, Stream: StreamConfig{MaxBytes: 3 << 20}}
 		s := newSite(t, t.TempDir(), config)
 		l := ledger{t: t}
 		for range 150 {
-			l.publish(s, "a", event)
+			l.publish(s, "a", large)
 		}
-		begin := position{s.hub.epoch, 0}.String()
+		begin := event.Position{Epoch: s.hub.Epoch, Seq: 0}.String()
 		r, err := openSSE(s.url, "topic="+url.QueryEscape(filter), begin)
 		must(t, err)
 		until(t, "the first events are on the way", func() bool { return s.Stats().QueuedBytes > 0 })
 		for range 250 {
-			l.publish(s, "a", event)
+			l.publish(s, "a", large)
 		}
 		l.read(r)
 		l.check()
@@ -137,11 +141,11 @@ func TestRetentionOvertakesNode(t *testing.T) {
 				l := ledger{t: t}
 				l.publish(s, "a.x", "first")
 				l.read(r)
-				f := s.hub.all()[0]
-				must(t, f.sub.Unsubscribe())
+				f := s.hub.All()[0]
+				must(t, f.Sub.Unsubscribe())
 				must(t, s.node.Conn.Flush())
 				for range await.Attempts(t, "events are lost between two audits, which read them") {
-					audits := s.hub.count.audits.Load()
+					audits := s.hub.Count.Audits.Load()
 					for range 20 {
 						l.publish(s, "a.x", "lost")
 					}
@@ -151,7 +155,7 @@ func TestRetentionOvertakesNode(t *testing.T) {
 					for i := range c.keep {
 						l.publish(s, "a.x", fmt.Sprint("kept ", i))
 					}
-					if s.hub.count.audits.Load() == audits {
+					if s.hub.Count.Audits.Load() == audits {
 						break
 					}
 				}
@@ -169,12 +173,12 @@ func TestRetentionOvertakesNode(t *testing.T) {
 }
 
 // resubscribe makes a feed get events again.
-func resubscribe(t *testing.T, s *site, f *feed) {
-	sub, err := s.node.Conn.ChanSubscribe(f.sub.Subject, s.hub.inbox(f.sub.Subject))
+func resubscribe(t *testing.T, s *site, f *hub.Feed) {
+	sub, err := s.node.Conn.ChanSubscribe(f.Sub.Subject, s.hub.Inbox(f.Sub.Subject))
 	must(t, err)
-	s.hub.mu.Lock()
-	f.sub = sub
-	s.hub.mu.Unlock()
+	s.hub.Mu.Lock()
+	f.Sub = sub
+	s.hub.Mu.Unlock()
 	must(t, s.node.Conn.Flush())
 }
 
@@ -185,8 +189,8 @@ func TestRetentionOvertakesJoin(t *testing.T) {
 	for range 20 {
 		l.publish(s, "a", "lost")
 	}
-	wants := []want{{filter: "a", after: position{s.hub.epoch, 0}}}
-	missed, err := s.hub.locate(t.Context(), wants)
+	wants := []hub.Want{{Filter: "a", After: event.Position{Epoch: s.hub.Epoch, Seq: 0}}}
+	missed, err := s.hub.Locate(t.Context(), wants)
 	must(t, err)
 	if missed != nil {
 		t.Fatalf("%+v", missed)
@@ -194,12 +198,11 @@ func TestRetentionOvertakesJoin(t *testing.T) {
 	for range 100 {
 		s.publish("b", strings.Repeat("x", 1000))
 	}
-	c := &collector{wants: wants}
-	c.subscriber = &subscriber{to: c}
-	must(t, s.hub.join(t.Context(), c.subscriber, wants))
-	l.note(message{Gap: c.answer.Gap, Missed: c.answer.Missed})
+	c := newTaker()
+	must(t, s.hub.Join(t.Context(), &c.Subscriber, wants))
+	l.note(message{Gap: c.reason, Missed: c.missed})
 	l.check()
-	s.hub.leave(c.subscriber)
+	s.hub.Leave(&c.Subscriber)
 }
 
 // A topic that is quiet for longer than the retention has lost nothing, if its node has followed
@@ -223,8 +226,8 @@ func TestQuietTopicsHaveNoGap(t *testing.T) {
 		}
 		until(t, "an audit has all", func() bool {
 			s.Changed()
-			behind := func(f *feed) bool { return f.checked.Load() < last }
-			return !slices.ContainsFunc(s.hub.all(), behind)
+			behind := func(f *hub.Feed) bool { return f.Checked.Load() < last }
+			return !slices.ContainsFunc(s.hub.All(), behind)
 		})
 	}
 	for i, topic := range []string{"a", "none", "w.x"} {
@@ -241,10 +244,10 @@ func TestHole(t *testing.T) {
 	js, err := jetstream.New(node.Conn)
 	must(t, err)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: defaultStream, Subjects: []string{storedPrefix + ">"}, AllowDirect: true,
+		Name: stream.DefaultName, Subjects: []string{event.StoredPrefix + ">"}, AllowDirect: true,
 		RePublish: &jetstream.RePublish{
-			Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
-		Metadata: map[string]string{epochKey: "e"},
+			Source: event.StoredPrefix + ">", Destination: event.RepublishedPrefix + ">"},
+		Metadata: map[string]string{stream.EpochKey: "e"},
 	})
 	must(t, err)
 	s := newSiteOn(t, node, Config{})
@@ -260,16 +263,15 @@ func TestHole(t *testing.T) {
 	defer holder.close()
 	until(t, "the client has joined", func() bool { return s.members() == 1 })
 	// The client has come before the events were deleted.
-	c := &collector{wants: []want{{filter: "a", after: position{"e", 3}}}}
-	c.subscriber = &subscriber{to: c}
-	must(t, s.hub.join(t.Context(), c.subscriber, c.wants))
+	c := newTaker()
+	must(t, s.hub.Join(t.Context(), &c.Subscriber, []hub.Want{{Filter: "a", After: event.Position{Epoch: "e", Seq: 3}}}))
 	l.acked = l.acked[3:]
-	for _, e := range c.answer.Events {
-		l.note(message{ID: e.ID})
+	for _, id := range c.ids {
+		l.note(message{ID: id})
 	}
-	l.note(message{Gap: c.answer.Gap, Missed: c.answer.Missed})
+	l.note(message{Gap: c.reason, Missed: c.missed})
 	l.check()
-	s.hub.leave(c.subscriber)
+	s.hub.Leave(&c.Subscriber)
 }
 
 // A replica that drops events for their age before the leader does answers a read. Here it is a
@@ -283,8 +285,8 @@ func TestReplicaDropsFirst(t *testing.T) {
 	js, err := jetstream.New(s.node.Conn)
 	must(t, err)
 	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "MIRROR", MirrorDirect: true, Mirror: &jetstream.StreamSource{Name: defaultStream},
-		MaxAge: age - maxSkew*3/4})
+		Name: "MIRROR", MirrorDirect: true, Mirror: &jetstream.StreamSource{Name: stream.DefaultName},
+		MaxAge: age - stream.MaxSkew*3/4})
 	must(t, err)
 	l := ledger{t: t}
 	for i := range lost {
@@ -298,19 +300,19 @@ func TestReplicaDropsFirst(t *testing.T) {
 	until(t, "the mirror has the events", func() bool { return first(mirror) == 1 })
 	until(t, "the mirror has dropped them", func() bool { return first(mirror) > lost })
 	l.publish(s, "a", "last")
-	origin, err := js.Stream(t.Context(), defaultStream)
+	origin, err := js.Stream(t.Context(), stream.DefaultName)
 	must(t, err)
 	for reads := 0; ; reads++ {
 		dropped := first(origin) > lost
 		l.got, l.gaps = nil, nil
-		_, err := s.hub.history.replay(t.Context(), s.hub.epoch, "a", 0, lost+1, func(e *event) error {
-			l.got = append(l.got, e.at.seq)
+		_, err := s.hub.History.Replay(t.Context(), s.hub.Epoch, "a", 0, lost+1, func(e *event.Event) error {
+			l.got = append(l.got, e.At.Seq)
 			return nil
-		}, func(missed span) { l.gaps = append(l.gaps, missed) })
+		}, func(missed event.Span) { l.gaps = append(l.gaps, missed) })
 		must(t, err)
 		told := len(l.got)
 		for _, g := range l.gaps {
-			told += int(g.through - g.after)
+			told += int(g.Through - g.After)
 		}
 		if told != lost+1 {
 			t.Fatalf("read %d: %d have come, and the gaps are %v", reads, len(l.got), l.gaps)
@@ -321,3 +323,28 @@ func TestReplicaDropsFirst(t *testing.T) {
 		}
 	}
 }
+
+// A taker is a client that notes the ids of the events and the gap that it gets while it joins.
+type taker struct {
+	hub.Subscriber
+	ids    []string
+	reason string
+	missed []event.Miss
+}
+
+func newTaker() *taker {
+	c := new(taker)
+	c.To = c
+	return c
+}
+
+func (c *taker) Send(_ int, e *event.Event) bool {
+	c.ids = append(c.ids, e.At.String())
+	return true
+}
+
+func (c *taker) Gap(topic int, reason string, missed event.Span) {
+	c.reason, c.missed = reason, append(c.missed, c.MissOf(topic, missed))
+}
+
+func (c *taker) Flush(context.Context) error { return nil }

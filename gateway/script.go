@@ -3,6 +3,9 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
+
+	"github.com/socknotify/socknotify/gateway/internal/access"
+
 	_ "embed"
 	"fmt"
 	"net/http"
@@ -18,7 +21,7 @@ var scriptTag = fmt.Sprintf(`"%x"`, sha256.Sum256(script))
 
 // serveScript serves the client, so that it fits the gateway.
 func (g *Gateway) serveScript(w http.ResponseWriter, r *http.Request) {
-	allowOrigin(w, r, g.config.Origins)
+	access.AllowOrigin(w, r, g.config.Origins)
 	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache") // ask whether it has changed
 	w.Header().Set("ETag", scriptTag)

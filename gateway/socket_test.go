@@ -15,6 +15,8 @@ import (
 	"github.com/gobwas/ws/wsflate"
 	"github.com/gobwas/ws/wsutil"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/socknotify/socknotify/gateway/internal/event"
 )
 
 // send sends a message.
@@ -24,14 +26,14 @@ func (r *wsReader) send(t *testing.T, text string) {
 }
 
 // ask publishes, and returns the answer. Events that come before it are skipped.
-func (r *wsReader) ask(t *testing.T, ref int, topic, data, key string) (a socketAnswer) {
+func (r *wsReader) ask(t *testing.T, ref int, topic, data, key string) (a answerMessage) {
 	t.Helper()
-	event := encode(map[string]string{"topic": topic, "data": data, "key": key})
+	event := event.Encode(map[string]string{"topic": topic, "data": data, "key": key})
 	r.send(t, fmt.Sprintf(`{"ref":%d,"publish":%s}`, ref, event))
 	for a.Ref != uint64(ref) {
 		b, err := r.read()
 		must(t, err)
-		a = socketAnswer{}
+		a = answerMessage{}
 		must(t, json.Unmarshal(b, &a))
 	}
 	return a
@@ -78,7 +80,7 @@ func TestPublishOverSocket(t *testing.T) {
 		{"$control", "x", "", 400},
 		{"", "x", "", 400},
 		{"a", strings.Repeat("x", 10_001), "", 413},
-		{"a", "x", strings.Repeat("k", maxTopic+1), 400},
+		{"a", "x", strings.Repeat("k", event.MaxTopic+1), 400},
 	} {
 		a := publisher.ask(t, 4, c.topic, c.data, c.key)
 		if a.Published != nil || a.Error == nil || a.Error.Status != c.status || a.Error.Text == "" {
@@ -125,14 +127,14 @@ func TestMalformedMessages(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{MaxMessage: 1000})
 	check := undisturbed(t, s)
 	for text, code := range map[string]ws.StatusCode{
-		"hello":                               ws.StatusPolicyViolation,
-		"{}":                                  ws.StatusPolicyViolation,
-		`{"publish":{}}`:                      ws.StatusPolicyViolation,
-		`{"ref":1}`:                           ws.StatusPolicyViolation,
-		`{"ref":-1,"publish":{}}`:             ws.StatusPolicyViolation,
-		`{"ref":1,"publish":[]}`:              ws.StatusPolicyViolation,
-		strings.Repeat("[", 6000):             ws.StatusPolicyViolation,
-		strings.Repeat("x", 2*1000+maxHead+1): ws.StatusMessageTooBig,
+		"hello":                                ws.StatusPolicyViolation,
+		"{}":                                   ws.StatusPolicyViolation,
+		`{"publish":{}}`:                       ws.StatusPolicyViolation,
+		`{"ref":1}`:                            ws.StatusPolicyViolation,
+		`{"ref":-1,"publish":{}}`:              ws.StatusPolicyViolation,
+		`{"ref":1,"publish":[]}`:               ws.StatusPolicyViolation,
+		strings.Repeat("[", 6000):              ws.StatusPolicyViolation,
+		strings.Repeat("x", 2*1000+mostHead+1): ws.StatusMessageTooBig,
 	} {
 		r, err := openWS(s.url, "")
 		must(t, err)
@@ -293,7 +295,7 @@ func TestCompression(t *testing.T) {
 	// The limit of a message is after inflating.
 	bomb := openDeflate(t, s.url, "")
 	bomb.next()
-	bomb.say(strings.Repeat("x", 2*10_000+maxHead+1))
+	bomb.say(strings.Repeat("x", 2*10_000+mostHead+1))
 	if m, _, _ := bomb.next(); m.name != fmt.Sprint(int(ws.StatusMessageTooBig)) {
 		t.Errorf("a bomb is answered by %+v", m)
 	}

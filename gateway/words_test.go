@@ -14,6 +14,9 @@ func TestWords(t *testing.T) {
 	words.Check(t, reflect.TypeFor[Config](), reflect.TypeFor[Stats]())
 	words.Keys(t, ".")
 	words.Keys(t, "cmd/socknotify-push")
+	for _, inner := range []string{"access", "hub", "keys", "mercure", "order", "presence", "stream", "transport", "webhook"} {
+		words.Keys(t, "internal/"+inner)
+	}
 }
 
 // A negative number means that there is no such limit.

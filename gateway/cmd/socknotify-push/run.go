@@ -22,7 +22,7 @@ import (
 
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/gateway"
-	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
@@ -271,7 +271,7 @@ func withDemo(g http.Handler) http.Handler {
 func ownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-		if ok && local.IP.IsLoopback() && !serving.KnownHost(r.Host, nil) {
+		if ok && local.IP.IsLoopback() && !access.KnownHost(r.Host, nil) {
 			http.Error(w, "this host is not served here", http.StatusMisdirectedRequest)
 			return
 		}

@@ -1,0 +1,40 @@
+package event
+
+// A Span is the events with sequences above after, up to and including through.
+type Span struct{ After, Through uint64 }
+
+// Alone is the span of one event.
+func (e *Event) Alone() Span { return Span{max(e.At.Seq, 1) - 1, e.At.Seq} }
+
+// The reasons of gaps, as clients get them.
+const (
+	GapRetention = "retention" // the stream no longer has what the client asked for
+	GapEpoch     = "epoch"     // the id is of another stream
+	GapSlow      = "slow"      // events were dropped because the client reads too slowly
+)
+
+// A Gap is what a client is told of events that it does not get.
+type Gap struct {
+	Reason string `json:"reason"`
+	Missed []Miss `json:"missed"`
+}
+
+// A Miss is the part of a gap that is of one topic: its events with ids after After, up to and
+// including Last. Both are empty for live topics.
+type Miss struct {
+	Topic string `json:"topic"` // as the client has asked for it
+	After string `json:"after,omitempty"`
+	Last  string `json:"last,omitempty"`
+}
+
+// Add adds the miss of a topic, unless there is no reason. The client's id being of another stream
+// is the reason that counts.
+func (g *Gap) Add(reason string, m Miss) {
+	if reason == "" {
+		return
+	}
+	if g.Reason != GapEpoch {
+		g.Reason = reason
+	}
+	g.Missed = append(g.Missed, m)
+}

@@ -1,0 +1,2 @@
+// Package order carries out orders to disconnect and to unsubscribe clients, on every node.
+package order

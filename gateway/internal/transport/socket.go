@@ -1,0 +1,260 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify/gateway/internal/access"
+	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/hub"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
+	"github.com/socknotify/socknotify/gateway/internal/webhook"
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/websocket"
+)
+
+// A socket is a client of package websocket, which parks its connection, pings it, and queues what it does not take.
+type socket struct {
+	hub.Subscriber
+	t      *Server
+	conn   *websocket.Conn
+	client string      // for the limits
+	write  []string    // topics that the client may publish to
+	missed atomic.Bool // lost is not nil
+	lost   backlog     // guarded by transports.slow, because events of several topics may come at once
+}
+
+// greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
+// that comes back without having got an event asks for what is after these. Client is the id of the
+// connection.
+type greeting struct {
+	Client string   `json:"client"`
+	Last   []string `json:"last"`
+	gapMessage
+}
+
+// unsubscribedMessage tells a client that it gets no further events of a topic.
+type unsubscribedMessage struct {
+	Unsubscribed string `json:"unsubscribed"`
+}
+
+// A gapMessage is a gap in a message that may have something else.
+type gapMessage struct {
+	Gap    string       `json:"gap,omitempty"`
+	Missed []event.Miss `json:"missed,omitempty"`
+}
+
+// add adds a gap, unless it is nil.
+func (m *gapMessage) add(g *event.Gap) {
+	if g == nil {
+		return
+	}
+	if m.Gap != event.GapEpoch {
+		m.Gap = g.Reason
+	}
+	m.Missed = append(m.Missed, g.Missed...)
+}
+
+// maxHead bounds the bytes of a client of Server-Sent Events, which has no reason to send any, and
+// of a message of a WebSocket beside its event.
+const maxHead = 4 << 10
+
+// socketPath is the path of WebSockets.
+const socketPath = "/socket"
+
+// maxPings bounds the pings and pongs of a client in a second. One that sends as many as it can
+// would keep a processor busy.
+const maxPings = 20
+
+func (t *Server) newSockets() *websocket.Server {
+	return &websocket.Server{
+		OnOpen:    t.openSocket,
+		OnMessage: t.serveMessage,
+		OnClose: func(c *websocket.Conn, _ error) {
+			if s, ok := c.Value.(*socket); ok {
+				t.Access.Left(&s.Subscriber, "websocket")
+			}
+		},
+		CheckOrigin: func(r *http.Request) bool {
+			return websocket.SameOrigin(r) || access.AllowsOrigin(t.Access.Config.Origins, r.Header.Get("Origin"))
+		},
+		MaxMessage:   2*t.Access.Config.MaxMessage + maxHead, // JSON is longer than the event
+		MaxPings:     maxPings,
+		MaxQueued:    t.Config.MaxQueued,
+		SlowPolicy:   t.Config.SlowPolicy,
+		Compression:  t.Config.Compression,
+		CompressMin:  t.Config.CompressMin,
+		WriteTimeout: t.Config.WriteTimeout,
+		PingInterval: t.Config.Heartbeat,
+		PongTimeout:  t.Config.WriteTimeout,
+		Name:         t.Config.Name,
+		Logger:       t.Config.Logger,
+	}
+}
+
+// serveSocket answers a request for a WebSocket.
+func (t *Server) serveSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, a access.Ask) {
+	if _, err := t.Sockets.Upgrade(w, a.With(ctx, r)); err != nil {
+		t.Access.Rejected.Add(1)
+	}
+}
+
+var errComeBack = &websocket.CloseError{Code: websocket.CodeTryAgainLater,
+	Reason: "come back with the last id"}
+
+// openSocket joins the hub.
+func (t *Server) openSocket(c *websocket.Conn, r *http.Request) error {
+	a := access.AskOf(r)
+	s := &socket{t: t, conn: c, client: a.Client, write: a.Write}
+	s.To = s
+	a.Identify(&s.Subscriber)
+	c.Value = s
+	*a.Kept = true
+	first := greeting{Client: t.Hub.Clients.Name(s.ID), Last: ids(a.Wants)}
+	first.add(a.Gap)
+	c.Write(websocket.Text, event.Encode(first)) // if it fails, OnClose is called
+	if t.Hub.Join(r.Context(), &s.Subscriber, a.Wants) != nil {
+		return errComeBack
+	}
+	return nil
+}
+
+// A socketRequest is a message of a client: an event to publish. Ref is a number that the client
+// chooses, and that the answer has.
+type socketRequest struct {
+	Ref     uint64 `json:"ref"`
+	Publish *struct {
+		Topic string `json:"topic"`
+		Data  string `json:"data"`
+		Key   string `json:"key"`
+	} `json:"publish"`
+}
+
+// A socketAnswer is the answer to a socketRequest, with one of the two.
+type socketAnswer struct {
+	Ref       uint64          `json:"ref"`
+	Published *stream.Receipt `json:"published,omitempty"`
+	Error     *socketError    `json:"error,omitempty"`
+}
+
+type socketError struct {
+	Status int    `json:"status"` // as that of HTTP
+	Text   string `json:"text"`
+	Retry  int64  `json:"retry,omitempty"` // milliseconds before the next attempt
+}
+
+// serveMessage publishes an event that a client has sent, and answers with its id or with why not.
+func (t *Server) serveMessage(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
+	s := c.Value.(*socket)
+	if s.Expires != 0 && time.Now().Unix() >= s.Expires {
+		s.End(t, access.ErrExpired)
+		return nil
+	}
+	if t.Access.Messages.Take(s.client) > 0 {
+		t.Access.Count(&access.Denial{Status: http.StatusTooManyRequests}, c.RemoteAddr().String())
+		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "too many messages"}
+	}
+	var q socketRequest
+	if kind != websocket.Text || json.Unmarshal(payload, &q) != nil || q.Publish == nil || q.Ref == 0 {
+		f := &access.Denial{Status: http.StatusBadRequest, Text: "malformed message"}
+		t.Access.Count(f, c.RemoteAddr().String())
+		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "malformed message"}
+	}
+	answer := socketAnswer{Ref: q.Ref}
+	f := t.Access.Permit(s.write, q.Publish.Topic, s.client)
+	if f == nil {
+		var stored stream.Receipt
+		from := webhook.NewRequest(t.Hub.Clients.Name(s.ID), "websocket", s.User)
+		stored, f = t.Access.PublishFor(t.Hub.Ctx, from, q.Publish.Topic, []byte(q.Publish.Data), q.Publish.Key)
+		answer.Published = &stored
+	}
+	if f != nil {
+		t.Access.Count(f, c.RemoteAddr().String())
+		answer.Published = nil
+		answer.Error = &socketError{f.Status, f.Text, f.Wait.Milliseconds()}
+	}
+	if c.Write(websocket.Text, event.Encode(answer)) == websocket.ErrQueueFull {
+		return errComeBack // the client would wait for the answer
+	}
+	return nil
+}
+
+// Send implements sink.
+func (s *socket) Send(topic int, e *event.Event) bool {
+	if s.missed.Load() && !s.tellMissed() ||
+		errors.Is(s.conn.WritePrepared(e.Prepared(s.t.Sockets)), websocket.ErrQueueFull) {
+		s.drop(topic, e.Alone())
+	}
+	return true
+}
+
+// Gap implements sink.
+func (s *socket) Gap(topic int, reason string, missed event.Span) {
+	if errors.Is(s.tell(event.Gap{Reason: reason, Missed: []event.Miss{s.MissOf(topic, missed)}}), websocket.ErrQueueFull) {
+		s.drop(topic, missed)
+	}
+}
+
+func (s *socket) tell(g event.Gap) error {
+	return s.conn.Write(websocket.Text, event.Encode(gapMessage{g.Reason, g.Missed}))
+}
+
+// drop notes that a client was not told of a span, if it stays.
+func (s *socket) drop(topic int, missed event.Span) {
+	if s.t.Config.SlowPolicy != park.SlowDrop {
+		return
+	}
+	s.t.slow.Lock()
+	defer s.t.slow.Unlock()
+	s.lost.add(topic, missed)
+	s.missed.Store(true)
+}
+
+// tellMissed tells the client which events were dropped. It reports whether there was room for
+// that.
+func (s *socket) tellMissed() bool {
+	s.t.slow.Lock()
+	defer s.t.slow.Unlock()
+	if s.lost != nil && s.tell(s.lost.gap(&s.Subscriber)) != nil {
+		return false
+	}
+	s.lost = nil
+	s.missed.Store(false)
+	return true
+}
+
+// Flush implements sink.
+func (s *socket) Flush(ctx context.Context) error {
+	if d := s.t.Config.WriteTimeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	return s.conn.Flush(ctx)
+}
+
+// End implements known.
+func (s *socket) End(_ *Server, reason error) {
+	switch {
+	case errors.Is(reason, access.ErrDrain):
+		s.conn.Close(websocket.CodeGoingAway, "come back elsewhere")
+	case errors.Is(reason, access.ErrExpired):
+		s.conn.Close(websocket.CodePolicy, "the token has expired")
+	case errors.Is(reason, access.ErrKicked):
+		s.conn.Close(codeKicked, "disconnected")
+	default:
+		s.conn.Abort()
+	}
+}
+
+// codeKicked ends a WebSocket whose client must not come back: 4000 and the status of HTTP.
+const codeKicked websocket.Code = 4000 + http.StatusForbidden
+
+// Unsubscribed implements known.
+func (s *socket) Unsubscribed(_ *Server, topic int) {
+	s.conn.Write(websocket.Text, event.Encode(unsubscribedMessage{s.Topics[topic].Filter()}))
+}
