@@ -336,7 +336,10 @@ func TestSlowSubscribe(t *testing.T) {
 	must(t, err)
 	defer r.close()
 	until(t, "the client has joined", func() bool { return s.members() == 2 })
+	must(t, conn.Flush()) // a live topic does not wait for that
 	dialer.held.Lock()
+	release := sync.OnceFunc(dialer.held.Unlock)
+	defer release()
 	must(t, conn.Publish("test.held", nil))
 	<-dialer.waiting
 	ctx, cancel := context.WithCancel(t.Context())
@@ -368,7 +371,7 @@ func TestSlowSubscribe(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that has gone gets %v", err)
 	}
-	dialer.held.Unlock()
+	release()
 	must(t, <-slow)
 	until(t, "the topic has no feed", func() bool { return len(s.hub.All()) == 2 })
 }
