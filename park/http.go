@@ -416,15 +416,24 @@ func (s *HTTPServer) stateChanged(conn net.Conn, state http.ConnState) {
 			hc.idled = true
 		case http.StateActive:
 			if hc.idled { // net/http reports StateActive and StateIdle when HTTP/2 begins
-				hc.begun()
+				s.begunUnwrapped(hc)
 			}
 		case http.StateHijacked, http.StateClosed:
-			hc.begun()
+			s.begunUnwrapped(hc)
 			s.unwrapped.Delete(conn)
 		}
 		conn = hc.conn
 	}
 	s.announce(conn, state)
+}
+
+// begunUnwrapped is hc.begun for the ConnState hook. HTTP2 may call that while serveHTTP2 returns.
+func (s *HTTPServer) begunUnwrapped(hc *httpConn) {
+	if s.HTTP2 != nil {
+		hc.in.forget(hc)
+	} else {
+		hc.begun()
+	}
 }
 
 // announce counts a connection by its first and its last state, and calls the program's hook.

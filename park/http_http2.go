@@ -45,8 +45,8 @@ func (hc *httpConn) findPreface() (handed bool) {
 func (hc *httpConn) serveHTTP2(received []byte) (handed bool) {
 	in := hc.in
 	s := in.server
-	in.release(hc)   // Close would close it without GOAWAY
-	defer hc.begun() // HTTP2 waits for the first request
+	in.release(hc)      // Close would close it without GOAWAY
+	defer in.forget(hc) // HTTP2 waits for the first request
 	s.unwrapped.Store(hc.conn, hc)
 	defer s.unwrapped.Delete(hc.conn)
 	err := s.HTTP2.ServeReceived(in.ctx, hc.conn, received)
