@@ -16,8 +16,8 @@ import (
 //   - recordCarrier reads and writes the records of package tlsrecord by the socket below them;
 //   - muxedCarrier uses a stream of HTTP/2.
 //
-// The carrier does not lock. A read and a write may run concurrently; the owner sees to it that
-// there is at most one of each, and that the connection is parked at most once.
+// A carrier has no lock. Its owner makes at most one read and one write at a time, and parks the
+// connection at most once.
 type carrier interface {
 	// netConn returns the connection, for its addresses and settings.
 	netConn() net.Conn

@@ -81,7 +81,6 @@ type HTTPServer struct {
 
 	tls         tlsServer
 	once        sync.Once
-	warned      sync.Once
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 	baseContext func(net.Listener) context.Context

@@ -96,7 +96,6 @@ func (l *listener) serve() (err error) {
 		l.setBase()
 		if l.config != nil {
 			offer(l.config, srv) // net/http has initialized srv
-			l.server.warnOfHTTP2()
 		}
 		l.accept()
 	case <-done:

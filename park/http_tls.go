@@ -29,15 +29,6 @@ func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*tls.Config, error) {
 	return withCertificate(srv.TLSConfig.Clone(), certFile, keyFile)
 }
 
-// warnOfHTTP2 says once that connections will not be parked, which nothing else would show.
-func (s *HTTPServer) warnOfHTTP2() {
-	if s.HTTP2 == nil && s.Server.TLSNextProto["h2"] != nil {
-		s.warned.Do(func() {
-			logf(s.Server, "park: net/http serves HTTP/2 and does not park its connections: set HTTPServer.HTTP2 to a server of package park/http2")
-		})
-	}
-}
-
 // offer sets the ALPN protocols. They are known only after net/http has initialized srv.
 func offer(config *tls.Config, srv *http.Server) {
 	protos := slices.Clone(config.NextProtos)
@@ -84,7 +75,9 @@ func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 		if in.server.HTTP2 != nil {
 			return hc.serveHTTP2(nil)
 		}
-		in.server.stock2.Add(1)
+		if in.server.stock2.Add(1) == 1 { // nothing else would show it
+			logf(srv, "park: net/http serves HTTP/2 and does not park its connections: set HTTPServer.HTTP2 to a server of package park/http2")
+		}
 	}
 	stock, ok := conn.(*tls.Conn) // of another listener
 	if !ok {
