@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -553,10 +554,14 @@ func TestHTTP2(t *testing.T) {
 		must(t, srv.Shutdown(t.Context()))
 	}
 	lines := make(chan string, 100)
-	s := newTestServer(t, func(s *HTTPServer) {
-		withTLS(t)(s)
-		s.Server.ErrorLog = log.New(lineWriter(lines), "", 0)
-	}, serveTLS)
+	s := newTestServer(t, withTLS(t), serveTLS)
+	before, out, flags := slog.Default(), log.Writer(), log.Flags()
+	slog.SetDefault(slog.New(slog.NewTextHandler(lineWriter(lines), nil)))
+	defer func() { // SetDefault has set the output of package log too
+		slog.SetDefault(before)
+		log.SetOutput(out)
+		log.SetFlags(flags)
+	}()
 	protos := visit(s.address)
 	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	if states := s.onlyStates(); !slices.Equal(protos, stock.protos) || !slices.Equal(states, stock.states) ||

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -75,8 +76,8 @@ func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 		if in.server.HTTP2 != nil {
 			return hc.serveHTTP2(nil)
 		}
-		if in.server.stock2.Add(1) == 1 { // nothing else would show it
-			logf(srv, "park: net/http serves HTTP/2 and does not park its connections: set HTTPServer.HTTP2 to a server of package park/http2")
+		if in.server.stock2.Add(1) == 1 { // nothing else would show it; it is no error for ErrorLog
+			slog.Warn("park: net/http serves HTTP/2 and does not park its connections: set HTTPServer.HTTP2 to a server of package park/http2")
 		}
 	}
 	stock, ok := conn.(*tls.Conn) // of another listener
