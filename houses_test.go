@@ -39,10 +39,18 @@ var houses = []house{
 			"overlapped": {"internal/kernel/backend/system", "internal/kernel/operation"},
 		}},
 	{name: "metrics' types", packages: []string{"metrics"}},
-	{name: "serving", packages: []string{"internal/serving/..."}},
-	{name: "park", packages: []string{"park", "park/http2/...", "websocket", "sse"}, imports: []string{"serving", "metrics' types"},
+	{name: "serving", packages: []string{"internal/serving", "internal/serving/clock", "internal/serving/durations", "internal/serving/muxed",
+		"internal/serving/nowait", "internal/serving/tlsrecord", "internal/serving/unwrap", "internal/serving/wheel"}},
+	// What parks connections, for the packages of park's house.
+	{name: "parking", packages: []string{"internal/serving/parking", "internal/serving/carrier", "internal/serving/group", "internal/serving/nethttp"},
+		imports: []string{"serving", "metrics' types"},
 		exceptions: map[string][]string{
-			"park": {".", "internal/sparse"}, "park/http2": {"."}, "websocket": {"."}, "sse": {"."}, // ErrInvalid, and the port of a lot
+			"internal/serving/parking": {".", "internal/sparse"}, "internal/serving/group": {"."}, // the port of a lot, and ErrInvalid
+		}},
+	{name: "park", packages: []string{"park", "park/http2/...", "stream", "tunnel", "websocket", "sse"},
+		imports: []string{"parking", "serving", "metrics' types"},
+		exceptions: map[string][]string{
+			"park": {"."}, "park/http2": {"."}, "stream": {"."}, "tunnel": {"."}, "websocket": {"."}, "sse": {"."}, // ErrInvalid, and the port of a lot
 		}},
 	{name: "server", packages: []string{"server", "server/internal/...", "server/handover", "server/proxyproto"},
 		imports: []string{"serving", "metrics' types"},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/kernel/observe"
@@ -56,8 +58,8 @@ func HTTPServer(name string, s *park.HTTPServer) Option {
 }
 
 // Tunnels shows tunnels of package park under a name, as Server does.
-func Tunnels(name string, t *park.Tunnels) Option {
-	return addLots(name, "park.Tunnels", t.Lots, t.Stats)
+func Tunnels(name string, t *tunnel.Tunnels) Option {
+	return addLots(name, "tunnel.Tunnels", t.Lots, t.Stats)
 }
 
 func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats) Option {

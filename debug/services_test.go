@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -229,7 +231,7 @@ func TestReady(t *testing.T) {
 
 // Tunnels are shown with what they have moved.
 func TestTunnels(t *testing.T) {
-	tunnels := new(park.Tunnels)
+	tunnels := new(tunnel.Tunnels)
 	defer tunnels.Close()
 	_, url := serve(t, debug.Tunnels("tunnels", tunnels))
 	var ends [4]net.Conn

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	streams "github.com/socknotify/socknotify/stream"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/socknotify/socknotify"
@@ -15,18 +17,17 @@ import (
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/stream"
 	"github.com/socknotify/socknotify/gateway/internal/webhook"
-	"github.com/socknotify/socknotify/park"
 )
 
 // A SlowPolicy says what happens to a client whose queue is full.
-type SlowPolicy = park.SlowPolicy
+type SlowPolicy = streams.SlowPolicy
 
 const (
 	// SlowClose closes the connection. The client comes back with the last id that it has got, and
 	// misses nothing of durable topics.
-	SlowClose = park.SlowClose
+	SlowClose = streams.SlowClose
 	// SlowDrop drops events until there is room, and then tells the client that there is a gap.
-	SlowDrop = park.SlowDrop
+	SlowDrop = streams.SlowDrop
 )
 
 // A Rate limits how often something may happen: PerSecond times on average, and Burst times at

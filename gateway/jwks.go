@@ -14,7 +14,7 @@ type JWKS struct {
 	// URL is the address of the set. It must be https, and is not redirected.
 	URL string
 	// Private allows a server whose address is loopback, link-local or private, and the others of
-	// [park.IsInside].
+	// [tunnel.IsInside].
 	Private bool
 	// Require is what the tokens must have. A server that signs tokens for others too needs it.
 	Require Require

@@ -15,7 +15,7 @@ type Webhooks struct {
 	// Timeout bounds an answer. 0 is a second.
 	Timeout time.Duration
 	// Private allows addresses that are loopback, link-local or private, and the others of
-	// [park.IsInside], and http.
+	// [tunnel.IsInside], and http.
 	Private bool
 	// AllowFailed lets clients do what was asked for when there is no valid answer. By default they
 	// get the status 503.

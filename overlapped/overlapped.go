@@ -35,16 +35,10 @@ import (
 	"unsafe"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/kernel/backend/system"
 	"github.com/socknotify/socknotify/internal/kernel/operation"
 	"github.com/socknotify/socknotify/internal/kernel/port"
 	"github.com/socknotify/socknotify/sock"
 )
-
-// WithRing has no effect. It let io_uring carry out operations, which was no faster than ordinary system calls.
-//
-// Deprecated: leave it out. It will be removed in the next release but one.
-func WithRing() socknotify.Option { return func(*system.Options) {} }
 
 // An Op is one operation (OVERLAPPED). Use one for each operation that is to be in flight at once, such as one for
 // receiving and one for sending beside a connection's buffers, and use it again and again. The zero value is ready. It

@@ -17,30 +17,20 @@
 // [Server] does this with a handler that is called for each message, and has timeouts and limits. [Listener] hands a
 // connection to any server only when its client has sent something.
 //
-// [Streams] serves connections that any goroutine may write to at any time.
-//
 // [HTTPServer] does this for the keep-alive connections of a net/http server. [Suspend] does it for
 // a request that waits for its answer, such as a long poll.
 //
-// [Tunnels] join the connections of a proxy, also behind httputil.ReverseProxy, and [ConnectProxy]
-// answers CONNECT.
+// Package stream serves connections that any goroutine may write to at any time, and package tunnel
+// joins the connections of a proxy.
 //
 // No descriptor is duplicated. A parked connection remains registered with Go's own poller besides the lot's
 // port. docs/park.md says what that costs, when parking is worthwhile, and what to watch out for.
 package park
 
-// The files. A connection that is parked passes these:
+// The files.
 //
-//	lot.go          the Lot from New to Close
-//	conn.go, tls.go what a connection with TLS, or another wrapper, may have read already
-//	park.go         Park: the connection is registered with the port
-//	parkedconn.go   the states of a parked connection, and the call of its function
-//	workers.go      the goroutines that call functions
-//	steady.go       the next bytes come soon: the worker keeps the connection
-//	proxyheader.go  a PROXY header comes before the first byte
-//	unpark.go       Unpark, Wake, CloseConn
-//	closed.go       the program has closed a parked connection
-//	table.go, stats.go, errors.go
+//	lot.go          the Lot; internal/serving/parking is what it does
+//	stats.go, errors.go, tls.go
 //
 // A connection of a Server:
 //
@@ -57,13 +47,3 @@ package park
 //	suspend.go      a handler calls Suspend
 //	suspended.go    the request waits, and is answered; suspended_request.go: what is kept of it;
 //	                suspended_limits.go: how many may wait; suspended_stream.go: HTTP/2
-//
-// Streams and Tunnels stand on these, and then have files of their own:
-//
-//	carrier.go      how a connection is read, written, parked and closed, whatever it is:
-//	                carrier_plain.go, carrier_wrapped.go, carrier_muxed.go
-//	group.go        the members of one Streams or Tunnels, and how they end
-//	streams.go      Streams; stream.go: a stream reads, waits and ends; stream_write.go: it writes
-//	tunnels.go      Tunnels; tunnel.go: a side becomes ready, and the end; tunnel_copy.go: bytes move
-//	proxy.go        behind a ReverseProxy; proxyupgrade.go: what a client may ask to go on with
-//	proxyconnect.go CONNECT; inside.go: addresses that are not on the Internet

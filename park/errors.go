@@ -2,39 +2,35 @@ package park
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/internal/serving/group"
+	"github.com/socknotify/socknotify/internal/serving/nethttp"
+	"github.com/socknotify/socknotify/internal/serving/parking"
 )
 
 var (
 	// ErrParked is returned by Park when the connection is already parked.
-	ErrParked = errors.New("already parked")
+	ErrParked = parking.ErrParked
 	// ErrUnparkable is returned by Park for a connection that cannot be parked. Its read deadline
 	// was cleared, and it can be used as before. errors.Is(ErrUnparkable, socknotify.ErrInvalid) is
 	// true.
-	ErrUnparkable = fmt.Errorf("the connection cannot be parked: %w", socknotify.ErrInvalid)
+	ErrUnparkable = parking.ErrUnparkable
 	// ErrClosed is returned by Park when the lot is closed. errors.Is(ErrClosed, net.ErrClosed) is
 	// true.
-	ErrClosed error = serving.ClosedError("park: the lot is closed")
+	ErrClosed = parking.ErrClosed
+	// ErrBodyUnread is returned for a request whose connection cannot be taken over because a part
+	// of its body was not read: what follows on the connection would begin with that.
+	ErrBodyUnread = nethttp.ErrBodyUnread
 	// ErrServerClosed is returned by the Serve methods of a Server, and by those that open a Stream,
 	// after Shutdown or Close. It is also the cause of the connections that these have ended.
 	// errors.Is(ErrServerClosed, net.ErrClosed) is true.
-	ErrServerClosed error = serving.ClosedError("park: server closed")
-	// ErrStreamClosed is returned by calls on a Stream that was closed, or that is being closed.
-	// errors.Is(ErrStreamClosed, net.ErrClosed) is true.
-	ErrStreamClosed error = serving.ClosedError("park: the stream is closed")
-	// ErrQueueFull is returned for what was not written because of SlowDrop.
-	ErrQueueFull = errors.New("park: the queue is full")
+	ErrServerClosed = group.ErrServerClosed
 	// ErrTooLong is the cause of a Stream whose peer has sent more than it may, and returned by
 	// Suspend for a body that is too long.
 	ErrTooLong = errors.New("park: the peer has sent too much")
-	// ErrBodyUnread is returned for a request whose connection cannot be taken over because a part
-	// of its body was not read: what follows on the connection would begin with that.
-	ErrBodyUnread = errors.New("park: the body of the request was not read to its end")
 	// ErrMaxConns is returned for a connection beyond MaxConns.
-	ErrMaxConns = errors.New("park: too many connections")
+	ErrMaxConns = group.ErrMaxConns
 	// ErrMaxSuspended is returned by Suspend beyond MaxSuspended or MaxSuspendedBytes.
 	ErrMaxSuspended = errors.New("park: too many requests wait")
 	// ErrClientGone is the cause of a request that no longer waits because its client has gone.
@@ -47,7 +43,7 @@ var (
 	ErrIdle           error = serving.TimeoutError("park: idle for too long")
 	ErrMessageTimeout error = serving.TimeoutError("park: the message takes too long to arrive")
 	ErrSlow           error = serving.TimeoutError("park: the peer does not read")
-	ErrHandshake      error = serving.TimeoutError("park: the TLS handshake takes too long")
+	ErrHandshake            = group.ErrHandshake
 	// ErrWaitTimeout is the cause of a request that has waited for SuspendOptions.Timeout.
 	ErrWaitTimeout error = serving.TimeoutError("park: the request has waited for too long")
 )
@@ -59,5 +55,5 @@ type PanicError = serving.PanicError
 var (
 	errTooMany  = errors.New("park: too many connections from one address")
 	errPanicked = errors.New("park: a method of the connection panicked")
-	errGoexit   = errors.New("park: the handler called runtime.Goexit")
+	errGoexit   = group.ErrGoexit
 )

@@ -142,7 +142,7 @@ func ExampleLot_Port() {
 	// Output: 1 1
 }
 
-// A bufferedConn reads ahead, as the connections of many protocols do.
+// A BufferedConn reads ahead, as the connections of many protocols do.
 type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
 )
@@ -92,7 +94,7 @@ type accepted struct {
 // A firstByte is a connection that has sent nothing yet.
 type firstByte struct {
 	in         *FirstByteListener
-	conn       *Conn
+	conn       *parking.Conn
 	prev, next *firstByte // in the ring; nil if it is not there
 }
 
@@ -155,7 +157,7 @@ func (f *FirstByteListener) stopAccepting() {
 	f.changed.Broadcast()
 	f.mu.Unlock()
 	if accepting {
-		f.lot.clock.AfterFunc(serving.FirstRequestTime, func() {
+		f.lot.engine.Clock().AfterFunc(serving.FirstRequestTime, func() {
 			for f.closeOldest(func() bool { return true }) {
 			}
 		})
@@ -191,7 +193,7 @@ func (f *FirstByteListener) Close() error {
 	}
 	for _, a := range left {
 		if a.conn != nil {
-			f.lot.guard(a.conn, func() { a.conn.Close() })
+			f.lot.engine.Guard(a.conn, func() { a.conn.Close() })
 		}
 	}
 	if f.lot != nil {
@@ -214,7 +216,7 @@ func (f *FirstByteListener) accept() {
 		admitting = false
 		f.awaitRoom()
 	}
-	err := accept(f.l, f.lot.ended, admit, func(err error, _ time.Duration) {
+	err := accept(f.l, f.lot.engine.Ended(), admit, func(err error, _ time.Duration) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.ready = append(f.ready, accepted{err: err})
@@ -251,7 +253,7 @@ func (f *FirstByteListener) closeOldest(cond func() bool) bool {
 	found := cond() && f.unlink(w)
 	f.mu.Unlock()
 	if found {
-		f.lot.guard(w.conn, func() { f.lot.CloseConn(w.conn) })
+		f.lot.engine.Guard(w.conn, func() { f.lot.CloseConn(w.conn) })
 	}
 	return found
 }
@@ -259,7 +261,7 @@ func (f *FirstByteListener) closeOldest(cond func() bool) bool {
 // admit parks a connection until its first byte.
 func (f *FirstByteListener) admit(conn net.Conn) {
 	f.makeRoom()
-	w := &firstByte{in: f, conn: Wrap(conn)}
+	w := &firstByte{in: f, conn: parking.Wrap(conn)}
 	f.mu.Lock()
 	w.prev, w.next = f.silent.prev, &f.silent
 	w.prev.next, w.next.prev = w, w
@@ -269,31 +271,31 @@ func (f *FirstByteListener) admit(conn net.Conn) {
 	defer func() {
 		switch {
 		case err == nil:
-		case errors.Is(err, ErrUnparkable):
+		case errors.Is(err, parking.ErrUnparkable):
 			f.push(w)
 		default:
 			f.remove(w)
-			f.lot.guard(conn, func() { w.conn.Close() })
+			f.lot.engine.Guard(conn, func() { w.conn.Close() })
 		}
 	}()
-	f.lot.guard(conn, func() {
-		err = f.lot.ParkWith(w.conn, Options{IdleTimeout: f.timeout, fresh: true}, w.arrived)
+	f.lot.engine.Guard(conn, func() {
+		err = f.lot.engine.ParkWith(w.conn, parking.Options{IdleTimeout: f.timeout, Fresh: true}, w.arrived)
 	})
 }
 
 // arrived is the function of the parked connection.
 func (w *firstByte) arrived(net.Conn) {
-	f, why := w.in, w.conn.why
-	closed := why == evicted || !f.waits(w)
+	f, why := w.in, parking.Why(w.conn)
+	closed := why == parking.Evicted || !f.waits(w)
 	if !closed { // otherwise Unpark would look for the connection in the whole table
-		f.lot.guard(w.conn, func() { f.lot.Unpark(w.conn) }) // the server may park it elsewhere
+		f.lot.engine.Guard(w.conn, func() { f.lot.Unpark(w.conn) }) // the server may park it elsewhere
 	}
-	if !closed && why != expired {
+	if !closed && why != parking.Expired {
 		f.push(w)
 		return
 	}
 	f.remove(w)
-	f.lot.guard(w.conn, func() { w.conn.Close() })
+	f.lot.engine.Guard(w.conn, func() { w.conn.Close() })
 }
 
 // waits reports whether w is still in the ring. If not, makeRoom has closed its connection.
@@ -306,7 +308,7 @@ func (f *FirstByteListener) waits(w *firstByte) bool {
 // push makes a connection ready for Accept, unless makeRoom has closed it.
 func (f *FirstByteListener) push(w *firstByte) {
 	conn := net.Conn(w.conn)
-	if !w.conn.hasBytesAhead() {
+	if !parking.HasBytesAhead(w.conn) {
 		conn = w.conn.Conn
 	}
 	f.mu.Lock()
@@ -318,7 +320,7 @@ func (f *FirstByteListener) push(w *firstByte) {
 	}
 	f.mu.Unlock()
 	if !open {
-		f.lot.guard(conn, func() { w.conn.Close() })
+		f.lot.engine.Guard(conn, func() { w.conn.Close() })
 	}
 }
 

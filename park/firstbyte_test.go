@@ -14,13 +14,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
+
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // firstByteListener returns a listener on loopback behind a FirstByteListener, and a function that dials it.
 func firstByteListener(t testing.TB, c ListenerConfig, wrap func(net.Listener) net.Listener) (*FirstByteListener, func() net.Conn) {
 	t.Helper()
-	ln := newListening(t)
+	ln := conntest.Listen(t)
 	address := ln.Addr().String()
 	if wrap != nil {
 		ln = wrap(ln)
@@ -29,12 +34,12 @@ func firstByteListener(t testing.TB, c ListenerConfig, wrap func(net.Listener) n
 	t.Cleanup(func() {
 		f.Close()
 		if f.lot != nil {
-			must(t, f.lot.Shutdown(context.Background()))
+			check.OK(t, f.lot.Shutdown(context.Background()))
 		}
 	})
 	return f, func() net.Conn {
 		conn, err := net.Dial("tcp", address)
-		must(t, err)
+		check.OK(t, err)
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
@@ -62,19 +67,19 @@ func accepting(f net.Listener) (conns chan net.Conn, failed chan error) {
 // A connection is accepted when its first byte has arrived, and not before. It is the connection of the listener below.
 func TestFirstByte(t *testing.T) {
 	for name, wrap := range map[string]func(net.Conn) net.Conn{
-		"TCP": nil, "embedded": func(c net.Conn) net.Conn { return &embeddingConn{c} }, "header": newHeaderConn,
+		"TCP": nil, "embedded": conntest.EmbeddingPointer, "header": conntest.NewHeaderConn,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, dial := firstByteListener(t, ListenerConfig{}, func(l net.Listener) net.Listener {
 				if wrap == nil {
 					return l
 				}
-				return wrappingListener{l, wrap}
+				return conntest.Wrapping(l, wrap)
 			})
 			conns, failed := accepting(f)
 			a, b, c := dial(), dial(), dial()
-			waitFor(t, "they wait", func() bool { return f.Stats().Parked == 3 })
-			wantEmpty(t, conns)
+			await.Until(t, "they wait", func() bool { return f.Stats().Parked == 3 })
+			check.Empty(t, conns)
 			if s := f.Stats(); s.Running != 0 {
 				t.Errorf("%+v", s)
 			}
@@ -83,27 +88,27 @@ func TestFirstByte(t *testing.T) {
 				header = "header\n"
 			}
 			for _, client := range []net.Conn{b, a} {
-				send(t, client, header+"text")
-				conn := receive(t, conns)
-				expect(t, conn, "text")
+				conntest.Send(t, client, header+"text")
+				conn := await.Value(t, conns)
+				conntest.Expect(t, conn, "text")
 				if _, tcp := conn.(*net.TCPConn); tcp != (wrap == nil) {
 					t.Errorf("accepted a %T", conn)
 				}
-				send(t, conn, "answer")
-				expect(t, client, "answer")
+				conntest.Send(t, conn, "answer")
+				conntest.Expect(t, client, "answer")
 				conn.Close()
 			}
 			if name != "header" { // without a header there is nothing to accept
 				c.Close()
-				conn := receive(t, conns)
+				conn := await.Value(t, conns)
 				if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 					t.Errorf("%v, want EOF", err)
 				}
 				conn.Close()
 			}
-			must(t, f.Close())
-			wantErr(t, receive(t, failed), net.ErrClosed)
-			wantErr(t, f.Close(), net.ErrClosed)
+			check.OK(t, f.Close())
+			check.Is(t, await.Value(t, failed), net.ErrClosed)
+			check.Is(t, f.Close(), net.ErrClosed)
 		})
 	}
 }
@@ -114,35 +119,35 @@ func TestFirstByteSilent(t *testing.T) {
 	conns, _ := accepting(f)
 	ended := func(conn net.Conn) {
 		t.Helper()
-		conn.SetReadDeadline(time.Now().Add(timeout))
+		conn.SetReadDeadline(time.Now().Add(conntest.Timeout))
 		if _, err := conn.Read(make([]byte, 1)); err != io.EOF && !strings.Contains(err.Error(), "reset") {
 			t.Fatalf("%v, want the end", err)
 		}
 	}
 	ended(dial())
-	waitFor(t, "counted", func() bool { s := f.Stats(); return s.Expired == 1 && s.Parked == 0 })
-	wantEmpty(t, conns)
+	await.Until(t, "counted", func() bool { s := f.Stats(); return s.Expired == 1 && s.Parked == 0 })
+	check.Empty(t, conns)
 
 	f, dial = firstByteListener(t, ListenerConfig{MaxWaiting: 2}, nil)
 	conns, _ = accepting(f)
 	var clients []net.Conn
 	for i := range 5 {
 		clients = append(clients, dial())
-		waitFor(t, "accepted", func() bool { return f.Stats().Parks == uint64(i+1) })
+		await.Until(t, "accepted", func() bool { return f.Stats().Parks == uint64(i+1) })
 	}
 	for _, conn := range clients[:3] {
 		ended(conn)
 	}
 	for _, client := range clients[3:] {
-		send(t, client, "x")
-		conn := receive(t, conns)
-		expect(t, conn, "x")
+		conntest.Send(t, client, "x")
+		conn := await.Value(t, conns)
+		conntest.Expect(t, conn, "x")
 		conn.Close()
 	}
-	wantEmpty(t, conns)
+	check.Empty(t, conns)
 	last := dial()
-	waitFor(t, "it waits", func() bool { return f.Stats().Parked == 1 })
-	must(t, f.Close())
+	await.Until(t, "it waits", func() bool { return f.Stats().Parked == 1 })
+	check.OK(t, f.Close())
 	ended(last)
 }
 
@@ -150,10 +155,10 @@ func TestFirstByteSilent(t *testing.T) {
 func TestFirstByteFull(t *testing.T) {
 	f, dial := firstByteListener(t, ListenerConfig{MaxWaiting: 2}, nil)
 	first := dial()
-	send(t, first, "0")
+	conntest.Send(t, first, "0")
 	conn, err := f.Accept()
-	must(t, err)
-	expect(t, conn, "0")
+	check.OK(t, err)
+	conntest.Expect(t, conn, "0")
 	conn.Close()
 	ready := func(n int) func() bool {
 		return func() bool {
@@ -163,58 +168,58 @@ func TestFirstByteFull(t *testing.T) {
 		}
 	}
 	for i := range 2 {
-		send(t, dial(), "x")
-		waitFor(t, "it is ready", ready(i+1))
+		conntest.Send(t, dial(), "x")
+		await.Until(t, "it is ready", ready(i+1))
 	}
-	send(t, dial(), "y") // stays in the backlog, with its byte
+	conntest.Send(t, dial(), "y") // stays in the backlog, with its byte
 	for _, want := range []string{"x", "x", "y"} {
 		conn, err := f.Accept()
-		must(t, err)
-		expect(t, conn, want)
+		check.OK(t, err)
+		conntest.Expect(t, conn, want)
 		conn.Close()
 	}
-	send(t, dial(), "x") // left behind
-	waitFor(t, "it is ready", ready(1))
+	conntest.Send(t, dial(), "x") // left behind
+	await.Until(t, "it is ready", ready(1))
 }
 
 // What cannot be parked is accepted at once.
 func TestFirstByteUnparkable(t *testing.T) {
-	logged := new(testLog)
+	logged := new(conntest.Log)
 	f, dial := firstByteListener(t, ListenerConfig{Logger: slog.New(slog.NewTextHandler(logged, nil))},
 		func(l net.Listener) net.Listener {
-			return wrappingListener{l, func(c net.Conn) net.Conn { return opaqueConn{c} }}
+			return conntest.Wrapping(l, conntest.Opaque)
 		})
 	conns, _ := accepting(f)
 	client := dial()
-	conn := receive(t, conns)
+	conn := await.Value(t, conns)
 	defer conn.Close()
-	if _, ok := conn.(opaqueConn); !ok || f.Stats().Unparkable != 1 || !strings.Contains(logged.String(), "opaqueConn") {
+	if _, ok := conn.(conntest.OpaqueConn); !ok || f.Stats().Unparkable != 1 || !strings.Contains(logged.String(), "OpaqueConn") {
 		t.Errorf("%T, %+v, logged %s", conn, f.Stats(), logged)
 	}
-	send(t, client, "x")
-	expect(t, conn, "x")
+	conntest.Send(t, client, "x")
+	conntest.Expect(t, conn, "x")
 }
 
 // Errors of the listener below are passed on, and it continues after temporary ones.
 func TestFirstByteErrors(t *testing.T) {
 	f, dial := firstByteListener(t, ListenerConfig{}, func(l net.Listener) net.Listener { return &flakyListener{l, 2} })
 	conns, failed := accepting(f)
-	send(t, dial(), "x")
-	receive(t, conns).Close()
+	conntest.Send(t, dial(), "x")
+	await.Value(t, conns).Close()
 	for range 2 {
-		if err := receive(t, failed); !errors.As(err, new(temporaryError)) {
+		if err := await.Value(t, failed); !errors.As(err, new(temporaryError)) {
 			t.Error(err)
 		}
 	}
 	f, _ = firstByteListener(t, ListenerConfig{}, nil)
-	must(t, f.l.Close())
+	check.OK(t, f.l.Close())
 	for range 2 {
 		_, err := f.Accept()
-		wantErr(t, err, net.ErrClosed)
+		check.Is(t, err, net.ErrClosed)
 	}
-	for _, f := range []*FirstByteListener{Listener(nil), ListenerConfig{Backend: "none such"}.Listener(newListening(t))} {
+	for _, f := range []*FirstByteListener{Listener(nil), ListenerConfig{Backend: "none such"}.Listener(conntest.Listen(t))} {
 		_, err := f.Accept()
-		wantErr(t, err, socknotify.ErrInvalid)
+		check.Is(t, err, socknotify.ErrInvalid)
 		f.Close()
 		f.Stats()
 		f.Addr()
@@ -227,7 +232,7 @@ func TestFirstByteHTTP(t *testing.T) {
 		f, dial := firstByteListener(t, ListenerConfig{}, nil)
 		srv := &http.Server{
 			Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x") }),
-			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}},
 		}
 		served := make(chan error, 1)
 		fresh := make(chan net.Conn, 100)
@@ -247,40 +252,40 @@ func TestFirstByteHTTP(t *testing.T) {
 		for range 20 {
 			silent = append(silent, dial())
 		}
-		waitFor(t, "they wait", func() bool { return f.Stats().Parked == 20 })
-		wantEmpty(t, fresh)
+		await.Until(t, "they wait", func() bool { return f.Stats().Parked == 20 })
+		check.Empty(t, fresh)
 		conn := silent[10]
 		if secure {
 			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 		}
-		send(t, conn, hello)
-		expect(t, conn, "HTTP/1.1 200 OK\r\n")
-		receive(t, fresh)
+		conntest.Send(t, conn, hello)
+		conntest.Expect(t, conn, "HTTP/1.1 200 OK\r\n")
+		await.Value(t, fresh)
 		if n := f.Stats().Parked; n != 19 {
 			t.Errorf("%d wait, want 19", n)
 		}
-		must(t, srv.Close())
-		wantErr(t, receive(t, served), http.ErrServerClosed)
+		check.OK(t, srv.Close())
+		check.Is(t, await.Value(t, served), http.ErrServerClosed)
 	}
 }
 
 // A panic in a method of a connection costs that connection alone.
 func TestFirstByteMethodPanics(t *testing.T) {
 	for _, faults := range []string{"SetDeadline", "SetDeadline, Close"} {
-		logged, first := new(testLog), true
+		logged, first := new(conntest.Log), true
 		f, dial := firstByteListener(t, ListenerConfig{MaxWaiting: 1, Logger: slog.New(slog.NewTextHandler(logged, nil))},
 			func(l net.Listener) net.Listener {
-				return wrappingListener{l, func(c net.Conn) net.Conn {
+				return conntest.Wrapping(l, func(c net.Conn) net.Conn {
 					if first {
 						first = false
 						return &faultyConn{c, faults}
 					}
 					return c
-				}}
+				})
 			})
 		conns, _ := accepting(f)
 		bad := dial()
-		bad.SetReadDeadline(time.Now().Add(timeout))
+		bad.SetReadDeadline(time.Now().Add(conntest.Timeout))
 		if _, err := bad.Read(make([]byte, 1)); err != io.EOF {
 			t.Fatalf("%v, want EOF", err)
 		}
@@ -289,11 +294,11 @@ func TestFirstByteMethodPanics(t *testing.T) {
 			defer f.mu.Unlock()
 			return f.n
 		}
-		waitFor(t, "removed", func() bool { return waiting() == 0 })
+		await.Until(t, "removed", func() bool { return waiting() == 0 })
 		client := dial()
-		send(t, client, "x")
-		conn := receive(t, conns)
-		expect(t, conn, "x")
+		conntest.Send(t, client, "x")
+		conn := await.Value(t, conns)
+		conntest.Expect(t, conn, "x")
 		conn.Close()
 		if !strings.Contains(logged.String(), "SetDeadline panics") {
 			t.Errorf("logged:\n%s", logged)
@@ -306,9 +311,9 @@ func TestFirstByteMethodPanics(t *testing.T) {
 func TestFirstByteWrappedAgain(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		first := Listener(wrappingListener{ln, newHeaderConn})
-		config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+		check.OK(t, err)
+		first := Listener(conntest.Wrapping(ln, conntest.NewHeaderConn))
+		config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 		s := &Server{Handler: func(conn net.Conn) error {
 			buf := make([]byte, 4)
 			_, err := io.ReadFull(conn, buf)
@@ -319,28 +324,28 @@ func TestFirstByteWrappedAgain(t *testing.T) {
 		}}
 		served := make(chan error, 1)
 		go func() {
-			served <- s.Serve(wrappingListener{first, func(conn net.Conn) net.Conn {
+			served <- s.Serve(conntest.Wrapping(first, func(conn net.Conn) net.Conn {
 				if secure {
 					return tls.Server(conn, config)
 				}
-				return embeddingConn{conn}
-			}})
+				return conntest.Embedding(conn)
+			}))
 		}()
 		conn, err := net.Dial("tcp", ln.Addr().String())
-		must(t, err)
+		check.OK(t, err)
 		if secure { // the header and the first record come in one segment
 			out := tls.Client(&headerFirst{Conn: conn}, &tls.Config{InsecureSkipVerify: true})
-			conn.SetDeadline(time.Now().Add(timeout))
-			send(t, out, "text")
-			expect(t, out, "text")
+			conn.SetDeadline(time.Now().Add(conntest.Timeout))
+			conntest.Send(t, out, "text")
+			conntest.Expect(t, out, "text")
 		} else {
-			send(t, conn, "header\ntext")
-			expect(t, conn, "text")
+			conntest.Send(t, conn, "header\ntext")
+			conntest.Expect(t, conn, "text")
 		}
 		conn.Close()
-		must(t, s.Close())
-		wantErr(t, receive(t, served), ErrServerClosed)
-		must(t, s.Shutdown(t.Context()))
+		check.OK(t, s.Close())
+		check.Is(t, await.Value(t, served), ErrServerClosed)
+		check.OK(t, s.Shutdown(t.Context()))
 	}
 }
 
@@ -387,20 +392,20 @@ func (r goneRaw) Control(f func(uintptr)) error {
 // Closing silent connections costs the same for each, however many there are: the lot does not look for one that is closed
 // already.
 func TestFirstByteCloseIsLinear(t *testing.T) {
+	testclock.Install(t) // the lot's look for closed connections would count
 	const bound, more = 20, 30
 	var gone atomic.Int64
 	f, dial := firstByteListener(t, ListenerConfig{MaxWaiting: bound}, func(l net.Listener) net.Listener {
-		return wrappingListener{l, func(c net.Conn) net.Conn { return &goneConn{c.(*net.TCPConn), &gone} }}
+		return conntest.Wrapping(l, func(c net.Conn) net.Conn { return &goneConn{c.(*net.TCPConn), &gone} })
 	})
-	f.lot.sweep.stop() // it looks at closed connections too
 	accepting(f)
 	for i := range bound + more {
 		dial()
-		waitFor(t, "accepted", func() bool { return f.Stats().Parks == uint64(i+1) })
+		await.Until(t, "accepted", func() bool { return f.Stats().Parks == uint64(i+1) })
 	}
-	waitFor(t, "the oldest are closed", func() bool { s := f.Stats(); return s.Parked == bound && s.Running == 0 })
-	must(t, f.Close())
-	must(t, f.lot.Shutdown(t.Context()))
+	await.Until(t, "the oldest are closed", func() bool { s := f.Stats(); return s.Parked == bound && s.Running == 0 })
+	check.OK(t, f.Close())
+	check.OK(t, f.lot.Shutdown(t.Context()))
 	if n := gone.Load(); n > 0 {
 		t.Errorf("%d of %d connections were looked for after they were closed", n, bound+more)
 	}

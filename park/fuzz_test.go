@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
@@ -41,33 +44,33 @@ func FuzzReadAhead(f *testing.F) {
 		f.Add(kind, text, []byte{3, 3, 3, 3, 3, 3, 3, 3}, []byte{0})
 	}
 	l := newLot(f, Config{})
-	cert := makeCertificate()
+	cert := conntest.MakeCertificate()
 	f.Fuzz(func(t *testing.T, kind uint8, data, cuts, sizes []byte) {
 		data = data[:min(len(data), 100<<10)]
-		server, client := pair(t, "tcp")
-		client.SetDeadline(time.Now().Add(timeout))
+		server, client := conntest.Pair(t, "tcp")
+		client.SetDeadline(time.Now().Add(conntest.Timeout))
 		wire, garbage := data, []byte(nil)
 		switch kind % 6 {
 		case 1:
-			server = buffered(server)
+			server = conntest.Buffered(server)
 		case 2, 3, 4, 5: // TLS
-			secure := tlsKind{cryptoTLS: kind%6 > 3}.serverWith(server, cert)
+			secure := conntest.TLSKind{CryptoTLS: kind%6 > 3}.ServerWith(server, cert)
 			server = secure
-			h := &heldWriter{Conn: client}
+			h := &conntest.HeldWriter{Conn: client}
 			c := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 			failed := make(chan error, 1)
 			go func() { failed <- secure.HandshakeContext(context.Background()) }()
-			must(t, c.Handshake())
-			must(t, receive(t, failed))
-			h.on = true
+			check.OK(t, c.Handshake())
+			check.OK(t, await.Value(t, failed))
+			h.On = true
 			cut(data, sizes, func(piece []byte, _ bool) { c.Write(piece) })
 			if kind%2 == 0 {
 				c.CloseWrite()
-				client.SetDeadline(time.Now().Add(timeout)) // the client cannot write after that
+				client.SetDeadline(time.Now().Add(conntest.Timeout)) // the client cannot write after that
 			} else {
 				garbage = cuts
 			}
-			wire = h.held
+			wire = h.Held
 		}
 
 		var got []byte
@@ -91,16 +94,16 @@ func FuzzReadAhead(f *testing.F) {
 				ended <- err
 			}
 		}
-		must(t, l.Park(server, serve))
+		check.OK(t, l.Park(server, serve))
 		cut(wire, cuts, func(piece []byte, pause bool) {
-			send(t, client, string(piece))
+			conntest.Send(t, client, string(piece))
 			if pause {
 				await.Pause(time.Millisecond) // time to be parked; it holds without
 			}
 		})
 		client.Write(garbage) // fails if the server has closed
 		client.(*net.TCPConn).CloseWrite()
-		err := receive(t, ended)
+		err := await.Value(t, ended)
 		if !bytes.Equal(got, data) {
 			t.Errorf("got %d bytes, want %d, then %v", len(got), len(data), err)
 		}
@@ -133,9 +136,9 @@ func FuzzHTTP(f *testing.F) {
 	for i := range 2 {
 		for j := range 2 {
 			srv := &http.Server{Handler: httpcorpus.Handler(), ErrorLog: log.New(io.Discard, "", 0),
-				TLSConfig: &tls.Config{Certificates: []tls.Certificate{makeCertificate()}}}
+				TLSConfig: &tls.Config{Certificates: []tls.Certificate{conntest.MakeCertificate()}}}
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			must(f, err)
+			check.OK(f, err)
 			addresses[i][j] = ln.Addr().String()
 			serve, serveTLS, end := srv.Serve, srv.ServeTLS, srv.Shutdown
 			if i == 1 {
@@ -151,8 +154,8 @@ func FuzzHTTP(f *testing.F) {
 				}
 			}()
 			f.Cleanup(func() {
-				must(f, end(context.Background()))
-				wantErr(f, receive(f, served), http.ErrServerClosed)
+				check.OK(f, end(context.Background()))
+				check.Is(f, await.Value(f, served), http.ErrServerClosed)
 			})
 		}
 	}
@@ -176,7 +179,7 @@ func FuzzHTTP(f *testing.F) {
 				answers[i] <- answer{text, reset}
 			}()
 		}
-		want, got := receive(t, answers[0]), receive(t, answers[1])
+		want, got := await.Value(t, answers[0]), await.Value(t, answers[1])
 		same := got.text == want.text
 		if want.reset || got.reset {
 			same = strings.HasPrefix(want.text, got.text) || strings.HasPrefix(got.text, want.text)
@@ -195,7 +198,7 @@ func ask(t *testing.T, address string, secure bool, data, cuts []byte) (text str
 		return "", false
 	}
 	defer raw.Close()
-	raw.SetDeadline(time.Now().Add(timeout))
+	raw.SetDeadline(time.Now().Add(conntest.Timeout))
 	conn := raw
 	if secure {
 		c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})

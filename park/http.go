@@ -230,7 +230,7 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	s.endKeepAlives(served)
 	waits := s.endWaits(served)
 	for _, l := range served {
-		l.lot.drain(ctx, l.drained.Over(), l.closeSilent)
+		drain(ctx, l.lot.engine.Clock(), l.drained.Over(), l.closeSilent)
 	}
 	select {
 	case <-waits:
@@ -252,7 +252,7 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 func (s *HTTPServer) endKeepAlives(served []*listener) {
 	s.alive.Store(false)
 	for _, l := range served {
-		l.lot.evictAll()
+		l.evictIdle()
 	}
 	if s.HTTP2 != nil {
 		s.HTTP2.SetKeepAlivesEnabled(false)
@@ -302,7 +302,7 @@ func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
 	}
 	if !v {
 		for _, l := range s.served() {
-			l.lot.evictAll()
+			l.evictIdle()
 		}
 	}
 }

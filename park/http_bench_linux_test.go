@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+
 	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
@@ -29,9 +31,9 @@ func BenchmarkBusyHTTP(b *testing.B) {
 					load := idling.Start(b, "load", server.Say(""), strconv.Itoa(conns))
 					var requests, perSecond, p50, p99, cpu float64
 					_, err := fmt.Sscan(load.Say(""), &requests, &perSecond, &p50, &p99)
-					must(b, err)
+					check.OK(b, err)
 					_, err = fmt.Sscan(server.Say("cpu"), &cpu)
-					must(b, err)
+					check.OK(b, err)
 					b.ReportMetric(perSecond, "requests/s")
 					b.ReportMetric(cpu/1000/requests, "CPU-µs/request")
 					b.ReportMetric(p50, "p50-µs")

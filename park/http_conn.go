@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
@@ -35,10 +37,6 @@ type httpConn struct {
 // bytes the connection is parked again.
 const minHead = 4
 
-// readyWait is the time that a worker of the lot waits for the bytes of a connection that became readable. There may be
-// only a part of a TLS record, or nothing.
-const readyWait = 5 * time.Millisecond
-
 // peekBuffers holds buffers for the first bytes of requests, as large as those of net/http.
 var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
 
@@ -47,12 +45,12 @@ type peekBuffer [4096]byte
 // newHTTPConn returns nil if the program's Unwrap has panicked.
 func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 	hc := &httpConn{in: in, conn: conn}
-	if s, err := in.lot.find(conn); err == nil {
+	if s, err := in.lot.engine.Find(conn); err == nil {
 		hc.base, hc.raw = s.Conn, s.Raw
-	} else if isPanic(err) {
+	} else if serving.IsPanic(err) {
 		return nil
 	} else {
-		in.lot.refuse(conn, err)
+		in.lot.engine.Refuse(conn, err)
 	}
 	if _, secure := conn.(connectionStater); hc.base != nil &&
 		(secure || in.server.Server.Protocols == nil || !in.server.Server.Protocols.UnencryptedHTTP2()) {
@@ -120,10 +118,10 @@ func (hc *httpConn) park() (handed bool) {
 	if !hc.until.IsZero() {
 		idle = max(time.Until(hc.until), 1)
 	}
-	switch err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: hc.conn, f: hc.onReady, idle: idle}); {
+	switch err := hc.in.lot.engine.ParkSocket(&parking.Request{Base: hc.base, Raw: hc.raw, Conn: hc.conn, F: hc.onReady, Idle: idle}); {
 	case err == nil:
 		if !s.alive.Load() {
-			hc.in.lot.evictAll() // SetKeepAlivesEnabled may have missed this connection
+			hc.in.evictIdle() // SetKeepAlivesEnabled may have missed this connection
 		}
 		return true
 	case errors.Is(err, net.ErrClosed):
@@ -137,7 +135,7 @@ func (hc *httpConn) park() (handed bool) {
 // parks it again.
 func (hc *httpConn) ready(net.Conn) {
 	hc.run(func() bool {
-		hc.conn.SetReadDeadline(time.Now().Add(readyWait))
+		hc.conn.SetReadDeadline(time.Now().Add(parking.ReadyWait))
 		idle, handed := hc.read()
 		return handed || idle && hc.park()
 	})
@@ -173,7 +171,7 @@ func (hc *httpConn) read() (idle, handed bool) {
 	}
 	hc.n = uint8(copy(hc.head[:], buf[:n]))
 	peekBuffers.Put(buf)
-	return isTimeout(err) && (hc.until.IsZero() || time.Now().Before(hc.until)), false
+	return serving.IsTimeout(err) && (hc.until.IsZero() || time.Now().Before(hc.until)), false
 }
 
 // resume hands the connection to net/http as a new connection whose first n bytes are in buf. It reports whether the
@@ -188,21 +186,10 @@ func (hc *httpConn) resume(buf *peekBuffer, n int) bool {
 	return hc.in.push(arrival{conn: hc.newSession(buf, n-from), hc: hc})
 }
 
-func isTimeout(err error) bool {
-	if err == nil {
-		return false // before t, which is allocated
-	}
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
-}
-
-// evictAll evicts every parked connection, except for those of requests that wait.
-func (l *Lot) evictAll() {
-	l.conns.all(func(pc *parkedConn) {
-		pc.mu.Lock()
-		defer pc.mu.Unlock()
-		if _, ok := pc.conn.(suspendedConn); !ok {
-			l.evictLocked(pc)
-		}
+// evictIdle evicts every parked connection, except for those of requests that wait.
+func (l *listener) evictIdle() {
+	l.lot.engine.EvictAll(func(conn net.Conn) bool {
+		_, waits := conn.(suspendedConn)
+		return waits
 	})
 }

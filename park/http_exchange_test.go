@@ -14,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
@@ -83,7 +87,7 @@ func sends(text string) step {
 func sendAndWait(text string) step {
 	return func(k *exchangeRun) {
 		sends(text)(k)
-		waitFor(k.t, "the server reads", func() bool { return k.peer.read.Load() == k.raw.written.Load() })
+		await.Until(k.t, "the server reads", func() bool { return k.peer.read.Load() == k.raw.written.Load() })
 	}
 }
 
@@ -104,9 +108,9 @@ func answers(method string, n int) step {
 
 // waitIdle waits until the connection is idle and, with an HTTPServer, parked.
 func waitIdle(k *exchangeRun) {
-	waitFor(k.t, "idle", func() bool { return k.state() == http.StateIdle })
+	await.Until(k.t, "idle", func() bool { return k.state() == http.StateIdle })
 	if k.parked != nil {
-		waitFor(k.t, "parked", func() bool { return k.parked() == 1 })
+		await.Until(k.t, "parked", func() bool { return k.parked() == 1 })
 	}
 }
 
@@ -157,7 +161,7 @@ func newExchangeServer(t *testing.T, secure, ours bool, backend string, linger t
 	t.Helper()
 	r := &exchangeServer{secure: secure, serves: make(chan *countingConn, 1)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	r.address = ln.Addr().String()
 	srv := &http.Server{
 		Handler:     httpcorpus.Handler(),
@@ -180,7 +184,7 @@ func newExchangeServer(t *testing.T, secure, ours bool, backend string, linger t
 		},
 	}
 	if secure {
-		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 	}
 	if set != nil {
 		set(srv)
@@ -202,8 +206,8 @@ func newExchangeServer(t *testing.T, secure, ours bool, backend string, linger t
 		}
 	}()
 	t.Cleanup(func() {
-		must(t, shutdown(context.Background()))
-		wantErr(t, receive(t, served), http.ErrServerClosed)
+		check.OK(t, shutdown(context.Background()))
+		check.Is(t, await.Value(t, served), http.ErrServerClosed)
 	})
 	return r
 }
@@ -216,15 +220,15 @@ func (r *exchangeServer) run(t *testing.T, steps []step) (string, []http.ConnSta
 	r.now = k
 	r.mu.Unlock()
 	conn, err := net.Dial("tcp", r.address)
-	must(t, err)
+	check.OK(t, err)
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(2 * timeout))
+	conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 	k.raw = &countingConn{Conn: conn}
 	k.conn = k.raw
-	k.peer = receive(t, r.serves)
+	k.peer = await.Value(t, r.serves)
 	if r.secure {
 		c := tls.Client(k.raw, &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}})
-		must(t, c.Handshake())
+		check.OK(t, c.Handshake())
 		k.conn = c
 	}
 	k.in = bufio.NewReader(io.TeeReader(k.conn, &k.got))
@@ -234,7 +238,7 @@ func (r *exchangeServer) run(t *testing.T, steps []step) (string, []http.ConnSta
 	closeWrite(k)
 	readToEnd(k)
 	k.conn.Close()
-	waitFor(t, "the last state", func() bool {
+	await.Until(t, "the last state", func() bool {
 		s := k.state()
 		return s == http.StateClosed || s == http.StateHijacked
 	})

@@ -4,8 +4,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/clock"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 	"github.com/socknotify/socknotify/internal/serving/wheel"
 )
 
@@ -28,7 +31,7 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 	if d <= 0 {
 		return nil
 	}
-	tick := min(max(d/4, time.Millisecond), tick)
+	tick := min(max(d/4, time.Millisecond), parking.Tick)
 	var w *wheel.Wheel[*session]
 	w = wheel.New(clock.Current(), tick, func(s *session) *wheel.Timer[*session] { return &s.timer }, func(s *session) {
 		s.mu.Lock()
@@ -52,7 +55,7 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 // interrupt interrupts a waiting Read. It is called by the wheel's goroutine, so it recovers from a panic of the
 // connection's method.
 func (hc *httpConn) interrupt() {
-	hc.try(func() { hc.conn.SetReadDeadline(longAgo) })
+	hc.try(func() { hc.conn.SetReadDeadline(unwrap.Past) })
 }
 
 // startWaiting is called before a Read that waits for a request.

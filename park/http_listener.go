@@ -189,7 +189,7 @@ func (l *listener) accept() {
 // handOver waits until the connections that were accepted have been handed over, and reports whether net/http must then
 // receive the error of accept: during Shutdown it must not, because Serve serves the connections that are left.
 func (l *listener) handOver() bool {
-	clock := l.lot.clock
+	clock := l.lot.engine.Clock()
 	until := clock.Now().Add(serving.FirstRequestTime)
 	timer := clock.AfterFunc(serving.FirstRequestTime, l.changed.Broadcast)
 	defer timer.Stop()
@@ -229,7 +229,7 @@ func (l *listener) admit(conn net.Conn) {
 	if hc == nil {
 		return
 	}
-	hc.fresh, hc.until = true, l.lot.clock.Now().Add(serving.FirstRequestTime)
+	hc.fresh, hc.until = true, l.lot.engine.Clock().Now().Add(serving.FirstRequestTime)
 	if f := l.server.connContext; f != nil {
 		if hc.ctx = f(l.ctx, conn); hc.ctx == nil {
 			panic("ConnContext returned nil") // as net/http does
@@ -300,7 +300,7 @@ func (l *listener) stopAccepting() {
 // connection is left.
 func (l *listener) closeSilent() (next time.Time) {
 	var silent []*httpConn
-	now := l.lot.clock.Now()
+	now := l.lot.engine.Clock().Now()
 	l.mu.Lock()
 	for hc, by := range l.held {
 		switch {

@@ -11,7 +11,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
@@ -79,31 +82,6 @@ var callbacks = map[string]func(c *tls.Config, end func()){
 	},
 }
 
-// A testLog is a log that a test may read while it is written.
-type testLog struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *testLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-var (
-	stacks = regexp.MustCompile(`(?s)goroutine \d+ \[running\]:\n.*?\n\t.*?(\nlog: |$)`)
-	resets = regexp.MustCompile(`reset|broken pipe|aborted`)
-	ports  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
-)
-
-// String returns the log without the parts that differ between runs: port numbers and stack frames.
-func (l *testLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return stacks.ReplaceAllString(ports.ReplaceAllString(l.buf.String(), "address"), "a stack$1")
-}
-
 // A handshakeResult is what a client and the hooks of a server observe of a handshake.
 type handshakeResult struct {
 	records   string // the types of the server's TLS records
@@ -140,7 +118,7 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 	t.Helper()
 	var first, called atomic.Bool
 	first.Store(true)
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, MaxVersion: version,
+	config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}, MaxVersion: version,
 		ClientAuth: tls.RequireAnyClientCert}
 	set(config, func() {
 		called.Store(true)
@@ -148,7 +126,7 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 			end()
 		}
 	})
-	var logged testLog
+	var logged conntest.Log
 	var mu sync.Mutex
 	states := make(map[net.Conn][]http.ConnState)
 	var order []net.Conn
@@ -172,7 +150,7 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 		return s[len(s)-1] == http.StateClosed
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	serve, shutdown := srv.ServeTLS, srv.Shutdown
 	if ours {
 		s := &HTTPServer{Server: srv, Linger: -1}
@@ -183,12 +161,12 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 
 	visit := func() (h handshakeResult) {
 		conn, err := net.Dial("tcp", ln.Addr().String())
-		must(t, err)
+		check.OK(t, err)
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(timeout))
+		conn.SetDeadline(time.Now().Add(conntest.Timeout))
 		var got bytes.Buffer
 		c := tls.Client(teeConn{conn, &got}, &tls.Config{InsecureSkipVerify: true, MaxVersion: version,
-			Certificates: []tls.Certificate{certificate(t)}, ClientSessionCache: tls.NewLRUClientSessionCache(1)})
+			Certificates: []tls.Certificate{conntest.Certificate(t)}, ClientSessionCache: tls.NewLRUClientSessionCache(1)})
 		var said []byte
 		if err = c.Handshake(); err == nil {
 			io.WriteString(c, request("GET", "/hello", "Connection: close"))
@@ -198,14 +176,14 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 			h.records += fmt.Sprint(b[0], " ")
 		}
 		// If the server closes the connection before it has read the request, the connection is reset.
-		if resets.MatchString(fmt.Sprint(err)) {
+		if conntest.Resets.MatchString(fmt.Sprint(err)) {
 			err = nil
 		}
 		h.handshake = httpcorpus.MaskDates(fmt.Sprintf("%s %v", said, err))
 		return h
 	}
 	h := visit()
-	waitFor(t, "the connection is closed", func() bool { return ended(0) })
+	await.Until(t, "the connection is closed", func() bool { return ended(0) })
 	mu.Lock()
 	h.states = slices.Clone(states[order[0]])
 	mu.Unlock()
@@ -217,11 +195,11 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 	if next := visit(); !strings.Contains(next.handshake, "hello") {
 		t.Errorf("the next connection: %+v", next)
 	}
-	waitFor(t, "the next is closed", func() bool { return ended(1) })
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	await.Until(t, "the next is closed", func() bool { return ended(1) })
+	ctx, cancel := context.WithTimeout(t.Context(), conntest.Timeout)
 	defer cancel()
-	must(t, shutdown(ctx))
-	wantErr(t, receive(t, served), http.ErrServerClosed)
+	check.OK(t, shutdown(ctx))
+	check.Is(t, await.Value(t, served), http.ErrServerClosed)
 	return h
 }
 
@@ -243,7 +221,7 @@ func TestHTTPHookPanics(t *testing.T) {
 		for ending, end := range failures {
 			for _, later := range []bool{false, true} {
 				t.Run(fmt.Sprint(state, "/", ending, "/later ", later), func(t *testing.T) {
-					var logs [2]testLog
+					var logs [2]conntest.Log
 					var got [2]string
 					var states [2][]http.ConnState
 					for i := range 2 {
@@ -316,7 +294,7 @@ func TestHTTPServePanics(t *testing.T) {
 					s := &HTTPServer{Server: srv, Linger: -1}
 					set(s, failures[ending])
 					inner, err := net.Listen("tcp", "127.0.0.1:0")
-					must(t, err)
+					check.OK(t, err)
 					var ln net.Listener = inner
 					if what == "Accept" {
 						ln = failingListener{ln, failures[ending]}
@@ -341,11 +319,11 @@ func TestHTTPServePanics(t *testing.T) {
 					if err == nil {
 						defer conn.Close()
 					}
-					said := receive(t, result)
+					said := await.Value(t, result)
 					if _, err := inner.Accept(); err == nil {
 						t.Error("the listener is still open")
 					}
-					must(t, srv.Close())
+					check.OK(t, srv.Close())
 					return said
 				}
 				got := serve(true)
@@ -425,18 +403,18 @@ func TestHTTPConnPanics(t *testing.T) {
 			continue
 		}
 		t.Run(ending, func(t *testing.T) {
-			var logged testLog
+			var logged conntest.Log
 			f := &failingConn{read: new(atomic.Bool), deadline: new(atomic.Bool), end: end}
 			s := newTestServer(t, func(s *HTTPServer) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) },
 				func(s *HTTPServer, ln net.Listener) error { return s.Serve(failingConnListener{ln, f}) })
 			conn, in := s.request()
-			waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+			await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 			f.read.Store(true)
-			send(t, conn, hello)
+			conntest.Send(t, conn, hello)
 			if _, err := in.ReadByte(); err == nil {
 				t.Fatal("got an answer, want none")
 			}
-			waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
+			await.Until(t, "closed", func() bool { return s.closedCount(1) == 1 })
 			f.read.Store(false)
 			want := map[string]string{
 				"panic":           "log: http: panic serving address: callback panics\na stack",
@@ -447,15 +425,15 @@ func TestHTTPConnPanics(t *testing.T) {
 				t.Errorf("logged %q, want %q", got, want)
 			}
 			_, in = s.request() // the server continues
-			waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
-			must(t, s.Shutdown(t.Context()))
+			await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
+			check.OK(t, s.Shutdown(t.Context()))
 			if _, err := in.ReadByte(); err == nil {
 				t.Fatal("got an answer, want none")
 			}
 		})
 	}
 	t.Run("lingering", func(t *testing.T) {
-		var logged testLog
+		var logged conntest.Log
 		f := &failingConn{read: new(atomic.Bool), deadline: new(atomic.Bool), end: failures["panic"]}
 		s := newTestServer(t, func(s *HTTPServer) {
 			s.Server.ErrorLog = log.New(&logged, "log: ", 0)
@@ -463,7 +441,7 @@ func TestHTTPConnPanics(t *testing.T) {
 		}, func(s *HTTPServer, ln net.Listener) error { return s.Serve(failingConnListener{ln, f}) })
 		conn, in := s.request()
 		f.deadline.Store(true)
-		waitFor(t, "logged", func() bool {
+		await.Until(t, "logged", func() bool {
 			if s.Stats().Parked == 1 { // it had lingered before
 				f.deadline.Store(false)
 				s.ask(conn, in)
@@ -473,6 +451,6 @@ func TestHTTPConnPanics(t *testing.T) {
 		})
 		f.deadline.Store(false)
 		conn.Close()
-		waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
+		await.Until(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	})
 }

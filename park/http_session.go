@@ -13,6 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/nethttp"
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
 	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
@@ -114,7 +117,7 @@ func (s *session) Write(p []byte) (int, error) {
 	return s.hc.conn.Write(p)
 }
 
-func (s *session) CloseWrite() error { return closeWriteOf(s.hc.conn) }
+func (s *session) CloseWrite() error { return parking.CloseWrite(s.hc.conn) }
 
 // SetReadDeadline records the deadline of the idle timeout for await, and sets any other deadline.
 func (s *session) SetReadDeadline(t time.Time) error {
@@ -175,7 +178,7 @@ func (s *session) await(p []byte) (int, error) {
 		case n == 0 && err == nil:
 			s.parked.Store(true)
 			return 0, io.EOF
-		case n == 0 && isUnfit(err):
+		case n == 0 && unwrap.IsUnfit(err):
 			return s.readUnfit(p, err)
 		}
 		return n, err
@@ -191,7 +194,7 @@ func (s *session) await(p []byte) (int, error) {
 			return 0, io.EOF
 		default:
 			// If err is not the end of the connection, the same Read under the deadline that has passed says so.
-			if n, err = unwrap.ReadPast(hc.conn, p); n == 0 && isUnfit(err) {
+			if n, err = unwrap.ReadPast(hc.conn, p); n == 0 && unwrap.IsUnfit(err) {
 				return s.readUnfit(p, err)
 			}
 		}
@@ -204,7 +207,7 @@ func (s *session) await(p []byte) (int, error) {
 func (s *session) readUnfit(p []byte, why error) (int, error) {
 	hc := s.hc
 	hc.onReady = nil
-	hc.in.lot.refuse(hc.conn, fmt.Errorf("park: %w: %w", ErrUnparkable, why))
+	hc.in.lot.engine.Refuse(hc.conn, fmt.Errorf("park: %w: %w", parking.ErrUnparkable, why))
 	hc.conn.SetReadDeadline(s.until)
 	return hc.conn.Read(p)
 }
@@ -238,7 +241,7 @@ func (s *session) stateChanged(state http.ConnState) {
 		}
 		if hc.onReady != nil {
 			// The hook is not called again, because net/http would leave the connection open after a panic.
-			hc.in.lot.unpark(hc.conn, unwrap.Socket{Conn: hc.base, Raw: hc.raw}) // the program may use another lot or port
+			hc.in.lot.engine.UnparkSocket(hc.conn, unwrap.Socket{Conn: hc.base, Raw: hc.raw}) // the program may use another lot or port
 		}
 	case http.StateClosed:
 		hc.begun()
@@ -278,12 +281,14 @@ func (s *session) releasePeek() {
 	}
 }
 
-// detach returns the connection below a session that was hijacked, and the bytes that the session has read and not
+// Detach returns the connection below a session that was hijacked, and the bytes that the session has read and not
 // returned. The session must not be used after it.
-func (s *session) detach() (conn net.Conn, unread []byte) {
+func (s *session) Detach() (conn net.Conn, unread []byte) {
 	if s.taken < s.n {
 		unread = append(unread, s.peek[s.taken:s.n]...)
 	}
 	s.releasePeek()
 	return s.hc.conn, append(unread, s.next...)
 }
+
+var _ nethttp.Session = (*session)(nil)

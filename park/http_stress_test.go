@@ -19,6 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/handles"
@@ -36,7 +39,7 @@ func TestHTTPStress(t *testing.T) {
 		}
 		life := time.Duration(300+rand.IntN(500)) * time.Millisecond
 		s.serve(server, life, s.runClient, func() error {
-			ctx, stop := context.WithTimeout(context.Background(), timeout)
+			ctx, stop := context.WithTimeout(context.Background(), conntest.Timeout)
 			defer stop()
 			return server.Shutdown(ctx)
 		})
@@ -48,8 +51,8 @@ func stressHTTP(t *testing.T, runServer func(s *httpStress)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
-				s := &httpStress{t: t, backend: backend, secure: secure, cert: certificate(t)}
-				for end := time.Now().Add(stressDuration(t)); time.Now().Before(end) && !t.Failed(); {
+				s := &httpStress{t: t, backend: backend, secure: secure, cert: conntest.Certificate(t)}
+				for end := time.Now().Add(conntest.StressDuration(t)); time.Now().Before(end) && !t.Failed(); {
 					runServer(s)
 				}
 			})
@@ -108,7 +111,7 @@ func (s *httpStress) serve(
 	server.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.cert}}
 	server.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(s.t, err)
+	check.OK(s.t, err)
 	ln = acceptor{ln}
 	served := make(chan error, 1)
 	go func() {
@@ -141,11 +144,11 @@ func (s *httpStress) serve(
 	if err := end(); err != nil {
 		s.t.Errorf("the end: %v", err)
 	}
-	wantErr(s.t, receive(s.t, served), http.ErrServerClosed)
+	check.Is(s.t, await.Value(s.t, served), http.ErrServerClosed)
 	cancel()
 	clients.Wait()
-	waitFor(s.t, "all closed, and so all handlers have returned", s.closed)
-	handles.Settle(s.t, before, timeout)
+	await.Until(s.t, "all closed, and so all handlers have returned", s.closed)
+	handles.Settle(s.t, before, conntest.Timeout)
 }
 
 // An acceptor retries when Accept fails because of the connection, as happens under Wine.
@@ -170,7 +173,7 @@ func (s *httpStress) runClient(ctx context.Context, conn net.Conn) {
 	}
 	in := bufio.NewReader(conn)
 	for n := rand.IntN(30); n > 0 && ctx.Err() == nil; n-- {
-		conn.SetDeadline(time.Now().Add(2 * timeout))
+		conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 		var text strings.Builder
 		var want []string
 		for range 1 + rand.IntN(3) {

@@ -18,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
@@ -52,7 +55,7 @@ func newTestServer(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, 
 		set(s.HTTPServer)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	s.address = ln.Addr().String()
 	if serve == nil {
 		serve = (*HTTPServer).Serve
@@ -60,9 +63,9 @@ func newTestServer(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, 
 	go func() { s.served <- serve(s.HTTPServer, ln) }()
 	t.Cleanup(func() {
 		s.Close()
-		must(t, s.Shutdown(context.Background()))
-		wantErr(t, receive(t, s.served), http.ErrServerClosed)
-		waitFor(t, "no connection is counted any more", func() bool { return s.Stats().Conns == 0 })
+		check.OK(t, s.Shutdown(context.Background()))
+		check.Is(t, await.Value(t, s.served), http.ErrServerClosed)
+		await.Until(t, "no connection is counted any more", func() bool { return s.Stats().Conns == 0 })
 	})
 	return s
 }
@@ -75,9 +78,9 @@ func TestHTTPLinger(t *testing.T) {
 		for range 20 {
 			s.ask(conn, in)
 		}
-		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+		await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	}
-	s.HTTPServer.served()[0].lot.evictAll()
+	s.HTTPServer.served()[0].evictIdle()
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
 	}
@@ -103,18 +106,18 @@ func TestHTTPParkingFails(t *testing.T) {
 			defer l.mu.Unlock()
 			return len(l.held) == 1
 		}
-		waitFor(t, "the connection waits in Read", waits)
-		send(t, conn, hello[:2])
-		send(t, conn, hello[2:])
+		await.Until(t, "the connection waits in Read", waits)
+		conntest.Send(t, conn, hello[:2])
+		conntest.Send(t, conn, hello[2:])
 		r, err := http.ReadResponse(in, nil)
-		must(t, err)
+		check.OK(t, err)
 		io.Copy(io.Discard, r.Body)
-		waitFor(t, "the connection waits in Read", waits)
+		await.Until(t, "the connection waits in Read", waits)
 	}
 	if n := s.Stats().Parked; n != 0 {
 		t.Fatalf("%d parked", n)
 	}
-	must(t, s.Shutdown(t.Context()))
+	check.OK(t, s.Shutdown(t.Context()))
 	if n := s.closedCount(1); n != 1 {
 		t.Fatal("the connection is not closed when Shutdown has returned")
 	}
@@ -123,7 +126,7 @@ func TestHTTPParkingFails(t *testing.T) {
 // registerElsewhere makes another port register the connections of a server.
 func registerElsewhere(t testing.TB, s *http.Server) {
 	port, err := socknotify.New[int]()
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { port.Close() })
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		regs := []socknotify.Registration[int]{{Conn: conn.(*net.TCPConn), Op: socknotify.OpEnable,
@@ -153,8 +156,8 @@ func TestHTTPHookCallsServer(t *testing.T) {
 	for range 5 {
 		s.request()
 	}
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 5 })
-	must(t, s.Shutdown(t.Context()))
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 5 })
+	check.OK(t, s.Shutdown(t.Context()))
 	if n := s.closedCount(5); n != 5 {
 		t.Fatalf("%d closed when Shutdown returned", n)
 	}
@@ -199,9 +202,9 @@ func (s *testServer) closedCount(n int) (closed int) {
 func (s *testServer) request() (net.Conn, *bufio.Reader) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
-	must(s.t, err)
+	check.OK(s.t, err)
 	s.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(2 * timeout))
+	conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
 	return conn, in
@@ -210,9 +213,9 @@ func (s *testServer) request() (net.Conn, *bufio.Reader) {
 // ask sends a request and reads the response.
 func (s *testServer) ask(conn net.Conn, in *bufio.Reader) {
 	s.t.Helper()
-	send(s.t, conn, hello)
+	conntest.Send(s.t, conn, hello)
 	r, err := http.ReadResponse(in, nil)
-	must(s.t, err)
+	check.OK(s.t, err)
 	body, err := io.ReadAll(r.Body)
 	if err != nil || string(body) != "hello\n" {
 		s.t.Fatalf("%q, %v", body, err)
@@ -224,13 +227,13 @@ func TestHTTPIdleGoroutines(t *testing.T) {
 	s := newTestServer(t, nil, nil)
 	const conns = 200
 	s.request()
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	before := runtime.NumGoroutine()
 	for range conns {
 		s.request()
 	}
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == conns+1 })
-	waitFor(t, "no goroutine", func() bool { return runtime.NumGoroutine() <= before+max(2, runtime.GOMAXPROCS(0)) })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == conns+1 })
+	await.Until(t, "no goroutine", func() bool { return runtime.NumGoroutine() <= before+max(2, runtime.GOMAXPROCS(0)) })
 }
 
 func TestHTTPShutdown(t *testing.T) {
@@ -257,9 +260,9 @@ func TestHTTPShutdown(t *testing.T) {
 				ins = append(ins, in)
 			}
 			active, in := s.request()
-			waitFor(t, "parked", func() bool { return s.Stats().Parked == 6 })
-			send(t, active, request("GET", "/slow"))
-			receive(t, entered)
+			await.Until(t, "parked", func() bool { return s.Stats().Parked == 6 })
+			conntest.Send(t, active, request("GET", "/slow"))
+			await.Value(t, entered)
 			ended := make(chan error, 1)
 			go func() { ended <- end(s) }()
 			for _, in := range ins {
@@ -268,22 +271,22 @@ func TestHTTPShutdown(t *testing.T) {
 				}
 			}
 			if name != "Close" {
-				wantEmpty(t, ended)
+				check.Empty(t, ended)
 				close(release)
 				r, err := http.ReadResponse(in, nil)
-				must(t, err)
+				check.OK(t, err)
 				if r.StatusCode != http.StatusNotFound {
 					t.Fatal(r.Status)
 				}
-				must(t, receive(t, ended))
+				check.OK(t, await.Value(t, ended))
 			} else {
-				must(t, receive(t, ended))
+				check.OK(t, await.Value(t, ended))
 				if _, err := in.ReadByte(); err == nil {
 					t.Fatal("got an answer, want none")
 				}
 				close(release)
 			}
-			waitFor(t, "all closed", func() bool { return s.closedCount(6) == 6 })
+			await.Until(t, "all closed", func() bool { return s.closedCount(6) == 6 })
 		})
 	}
 }
@@ -293,7 +296,7 @@ func (s *testServer) closeServer() error { return s.HTTPServer.Close() }
 func TestHTTPKeepAlivesOff(t *testing.T) {
 	s := newTestServer(t, nil, nil)
 	_, in := s.request()
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	s.SetKeepAlivesEnabled(false)
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
@@ -302,10 +305,10 @@ func TestHTTPKeepAlivesOff(t *testing.T) {
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
 	}
-	waitFor(t, "all closed", func() bool { return s.closedCount(2) == 2 })
+	await.Until(t, "all closed", func() bool { return s.closedCount(2) == 2 })
 	s.SetKeepAlivesEnabled(true)
 	s.request()
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 }
 
 // When a timeout ends a connection, the state and the bytes are the same as with net/http.
@@ -369,12 +372,12 @@ func TestHTTPHooks(t *testing.T) {
 	}, nil)
 	conn, in := s.request()
 	for range 4 {
-		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+		await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 		s.ask(conn, in)
 	}
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	conn.Close()
-	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
+	await.Until(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	want := []http.ConnState{http.StateNew}
 	for range 5 {
 		want = append(want, http.StateActive, http.StateIdle)
@@ -411,17 +414,17 @@ func TestHTTPHijackedConn(t *testing.T) {
 	}, nil)
 	l := newLot(t, Config{})
 	conn, _ := s.request()
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
-	send(t, conn, request("GET", "/take"))
-	taken := receive(t, hijacked)
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	conntest.Send(t, conn, request("GET", "/take"))
+	taken := await.Value(t, hijacked)
 	defer taken.Close()
 	if _, ok := taken.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn); !ok {
 		t.Fatalf("%T", taken)
 	}
-	f, outcomes := reader()
-	must(t, l.Park(taken, f))
-	send(t, conn, "raw")
-	if o := receive(t, outcomes); o.text != "raw" || o.err != nil {
+	f, outcomes := conntest.Reader()
+	check.OK(t, l.Park(taken, f))
+	conntest.Send(t, conn, "raw")
+	if o := await.Value(t, outcomes); o.Text != "raw" || o.Err != nil {
 		t.Fatalf("%+v", o)
 	}
 	if taken.(inSession).self().start != nil {
@@ -435,26 +438,26 @@ func TestHTTPUnparkable(t *testing.T) {
 		wrap func(net.Conn) net.Conn
 		want []string
 	}{
-		"opaque":       {func(c net.Conn) net.Conn { return opaqueConn{c} }, []string{"type=park.opaqueConn", "set Unwrap"}},
-		"hides errors": {func(c net.Conn) net.Conn { return &unfitConn{Conn: c} }, []string{"type=*park.unfitConn", "own error", "os.ErrDeadlineExceeded"}},
+		"opaque":       {conntest.Opaque, []string{"type=conntest.OpaqueConn", "set Unwrap"}},
+		"hides errors": {func(c net.Conn) net.Conn { return &conntest.UnfitConn{Conn: c} }, []string{"type=*conntest.UnfitConn", "own error", "os.ErrDeadlineExceeded"}},
 	} {
 		for _, linger := range []time.Duration{-1, time.Millisecond} {
 			t.Run(fmt.Sprint(name, linger), func(t *testing.T) {
-				var logged testLog
+				var logged conntest.Log
 				var lot *Lot
 				s := newTestServer(t, func(s *HTTPServer) {
 					s.Linger = linger
 					s.OnLot = func(l *Lot) { lot = l }
 					s.Server.ErrorLog = log.New(&logged, "log: ", 0)
 				}, func(s *HTTPServer, ln net.Listener) error {
-					return s.Serve(wrappingListener{ln, c.wrap})
+					return s.Serve(conntest.Wrapping(ln, c.wrap))
 				})
 				for i := range 2 {
 					conn, in := s.request()
 					for range 5 {
 						s.ask(conn, in)
 					}
-					waitFor(t, "counted", func() bool { return lot.Stats().Unparkable == uint64(i+1) })
+					await.Until(t, "counted", func() bool { return lot.Stats().Unparkable == uint64(i+1) })
 				}
 				if s.Stats().Parked != 0 {
 					t.Error("parked")
@@ -498,14 +501,14 @@ func TestHTTPAcceptErrors(t *testing.T) {
 
 	broken := &HTTPServer{Server: &http.Server{}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	ln.Close()
-	wantErr(t, broken.Serve(ln), net.ErrClosed)
+	check.Is(t, broken.Serve(ln), net.ErrClosed)
 	for _, err := range []error{
 		(&HTTPServer{}).Serve(ln), (&HTTPServer{}).ServeTLS(ln, "", ""),
 		(&HTTPServer{}).ListenAndServe(), (&HTTPServer{}).ListenAndServeTLS("", ""),
 	} {
-		wantErr(t, err, socknotify.ErrInvalid) // no Server
+		check.Is(t, err, socknotify.ErrInvalid) // no Server
 	}
 }
 
@@ -513,7 +516,7 @@ func serveTLS(s *HTTPServer, ln net.Listener) error { return s.ServeTLS(ln, "", 
 
 func withTLS(t testing.TB) func(*HTTPServer) {
 	return func(s *HTTPServer) {
-		s.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+		s.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 	}
 }
 
@@ -529,7 +532,7 @@ func TestHTTP2(t *testing.T) {
 		var protos []string
 		for range 3 {
 			r, err := (&http.Client{Transport: tr}).Get("https://" + address + "/hello")
-			must(t, err)
+			check.OK(t, err)
 			io.Copy(io.Discard, r.Body)
 			r.Body.Close()
 			protos = append(protos, r.Proto)
@@ -540,18 +543,18 @@ func TestHTTP2(t *testing.T) {
 	{
 		closed := make(chan struct{})
 		srv := &http.Server{Handler: httpcorpus.Handler(),
-			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}},
 			ConnState: func(_ net.Conn, state http.ConnState) {
 				if stock.states = append(stock.states, state); state == http.StateClosed {
 					close(closed)
 				}
 			}}
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		check.OK(t, err)
 		go srv.ServeTLS(ln, "", "")
 		stock.protos = visit(ln.Addr().String())
-		receive(t, closed)
-		must(t, srv.Shutdown(t.Context()))
+		await.Value(t, closed)
+		check.OK(t, srv.Shutdown(t.Context()))
 	}
 	lines := make(chan string, 100)
 	s := newTestServer(t, withTLS(t), serveTLS)
@@ -563,7 +566,7 @@ func TestHTTP2(t *testing.T) {
 		log.SetFlags(flags)
 	}()
 	protos := visit(s.address)
-	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
+	await.Until(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	if states := s.onlyStates(); !slices.Equal(protos, stock.protos) || !slices.Equal(states, stock.states) ||
 		protos[0] != "HTTP/2.0" {
 		t.Fatalf("%v %v, want %v %v", protos, states, stock.protos, stock.states)
@@ -572,7 +575,7 @@ func TestHTTP2(t *testing.T) {
 		t.Errorf("%d connections of HTTP/2 were counted", n)
 	}
 	again, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	go s.ServeTLS(again, "", "")
 	visit(again.Addr().String())
 	said := 0
@@ -600,15 +603,15 @@ func (w lineWriter) Write(b []byte) (int, error) {
 // Serve supports a listener of package tls.
 func TestHTTPOverTLSListener(t *testing.T) {
 	s := newTestServer(t, nil, func(s *HTTPServer, ln net.Listener) error {
-		return s.Serve(tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}))
+		return s.Serve(tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}))
 	})
 	conn, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true})
-	must(t, err)
+	check.OK(t, err)
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for range 3 {
 		s.ask(conn, in)
-		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+		await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	}
 }
 
@@ -616,27 +619,27 @@ func TestHTTPOverTLSListener(t *testing.T) {
 func TestHTTPPartialRecord(t *testing.T) {
 	s := newTestServer(t, withTLS(t), serveTLS)
 	raw, err := net.Dial("tcp", s.address)
-	must(t, err)
-	h := &heldWriter{Conn: raw}
+	check.OK(t, err)
+	h := &conntest.HeldWriter{Conn: raw}
 	conn := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
-	h.on = true
-	send(t, conn, hello[:10])
-	send(t, conn, hello[10:]+hello)
-	for i := range h.held {
-		if _, err := raw.Write(h.held[i : i+1]); err != nil {
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	h.On = true
+	conntest.Send(t, conn, hello[:10])
+	conntest.Send(t, conn, hello[10:]+hello)
+	for i := range h.Held {
+		if _, err := raw.Write(h.Held[i : i+1]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 2 {
 		r, err := http.ReadResponse(in, nil)
-		must(t, err)
+		check.OK(t, err)
 		io.Copy(io.Discard, r.Body)
 	}
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 }
 
 // The first bytes of a request arrive as several records in one segment. When the first record is read, package tls
@@ -644,28 +647,28 @@ func TestHTTPPartialRecord(t *testing.T) {
 func TestHTTPRecordsAhead(t *testing.T) {
 	s := newTestServer(t, withTLS(t), serveTLS)
 	raw, err := net.Dial("tcp", s.address)
-	must(t, err)
-	raw.SetDeadline(time.Now().Add(2 * timeout))
-	h := &heldWriter{Conn: raw}
+	check.OK(t, err)
+	raw.SetDeadline(time.Now().Add(2 * conntest.Timeout))
+	h := &conntest.HeldWriter{Conn: raw}
 	conn := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
 	for _, cuts := range [][]int{{1}, {2, 3}, {1, 2, 3}, {3, 30}} {
-		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
-		h.on = true
+		await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
+		h.On = true
 		from := 0
 		for _, to := range append(cuts, len(hello)) {
-			send(t, conn, hello[from:to])
+			conntest.Send(t, conn, hello[from:to])
 			from = to
 		}
-		h.on = false
-		if _, err := raw.Write(h.held); err != nil {
+		h.On = false
+		if _, err := raw.Write(h.Held); err != nil {
 			t.Fatal(err)
 		}
-		h.held = nil
+		h.Held = nil
 		r, err := http.ReadResponse(in, nil)
-		must(t, err)
+		check.OK(t, err)
 		io.Copy(io.Discard, r.Body)
 	}
 }
@@ -674,12 +677,12 @@ func TestHTTPRecordsAhead(t *testing.T) {
 // called.
 func TestHTTPErrorLogChanged(t *testing.T) {
 	for _, first := range []*log.Logger{nil, log.New(io.Discard, "", 0)} {
-		var logged testLog
+		var logged conntest.Log
 		s := newTestServer(t, func(s *HTTPServer) {
 			s.Server.ErrorLog = first
 			s.OnLot = func(*Lot) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) }
 		}, func(s *HTTPServer, ln net.Listener) error {
-			return s.Serve(wrappingListener{ln, func(c net.Conn) net.Conn { return opaqueConn{c} }})
+			return s.Serve(conntest.Wrapping(ln, conntest.Opaque))
 		})
 		s.request()
 		if got := logged.String(); !strings.HasPrefix(got, "log: msg=") {
@@ -717,18 +720,18 @@ func TestHTTPShutdownInHandshake(t *testing.T) {
 	clock := testclock.Install(t)
 	s := newTestServer(t, withTLS(t), serveTLS)
 	conn, err := net.Dial("tcp", s.address)
-	must(t, err)
+	check.OK(t, err)
 	defer conn.Close()
-	waitFor(t, "accepted", func() bool {
+	await.Until(t, "accepted", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.states) == 1
 	})
 	result, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
-	waitFor(t, "Shutdown has begun", func() bool { return !s.Ready() })
-	wantEmpty(t, result)
+	await.Until(t, "Shutdown has begun", func() bool { return !s.Ready() })
+	check.Empty(t, result)
 	end()
-	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
+	await.Until(t, "closed", func() bool { return s.closedCount(1) == 1 })
 }
 
 // Many clients connect, send requests with various pauses, and disconnect.
@@ -768,7 +771,7 @@ func TestHTTPManyClients(t *testing.T) {
 			all.Wait()
 			// There may be more than twenty connections: a client closes a connection on which a
 			// request took long.
-			waitFor(t, "all closed", func() bool { return s.closedCount(20) == s.connCount() })
+			await.Until(t, "all closed", func() bool { return s.closedCount(20) == s.connCount() })
 		})
 	}
 }
@@ -777,7 +780,7 @@ func TestHTTPManyClients(t *testing.T) {
 func TestHTTPServeErrors(t *testing.T) {
 	listen := func() net.Listener {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		check.OK(t, err)
 		return ln
 	}
 	for name, serve := range map[string]func(*HTTPServer, net.Listener) error{
@@ -795,20 +798,20 @@ func TestHTTPServeErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ln := listen()
 			s := &HTTPServer{}
-			wantErr(t, serve(s, ln), socknotify.ErrInvalid)
+			check.Is(t, serve(s, ln), socknotify.ErrInvalid)
 			s.SetKeepAlivesEnabled(false)
-			must(t, s.Shutdown(t.Context()))
-			must(t, s.Close())
+			check.OK(t, s.Shutdown(t.Context()))
+			check.OK(t, s.Close())
 			ln.Close()
 
 			ln = listen()
-			config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+			config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 			s = &HTTPServer{Backend: "none such", Server: &http.Server{Addr: ln.Addr().String(), TLSConfig: config}}
 			if err := serve(s, ln); err == nil || !strings.Contains(err.Error(), "none such") {
 				t.Fatalf("got %v", err)
 			}
 			ln, err := net.Listen("tcp", s.Server.Addr)
-			must(t, err)
+			check.OK(t, err)
 			ln.Close()
 		})
 	}

@@ -14,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/race"
 )
 
 // BenchmarkIdle measures the memory of a server process per idle connection. Each connection has had one request.
@@ -33,7 +36,7 @@ func BenchmarkIdle(b *testing.B) {
 // bytes of a net/http connection.
 func TestIdleMemory(t *testing.T) {
 	long.Only(t, "it makes 5,000 connections, three times")
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the memory of the race detector would be included")
 	}
 	idling.Enough(t)
@@ -50,7 +53,7 @@ func TestIdleMemory(t *testing.T) {
 // A waiting request with a head of 700 bytes needs at most 2,100 live bytes, and 2,600 with TLS.
 func TestSuspendMemory(t *testing.T) {
 	long.Only(t, "it makes 5,000 connections, twice")
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the memory of the race detector would be included")
 	}
 	idling.Enough(t)
@@ -332,11 +335,6 @@ func runRole() bool {
 		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
 		"load":    func(args []string) { runLoad(args[0], args[1]) },
 		"pollers": func(args []string) { runPollers(args[0], args[1] == "true") },
-		"joining": func(args []string) { runJoining(args[0], args[1] == "true", args[2]) },
-		"ends": func(args []string) {
-			n, _ := strconv.Atoi(args[0])
-			runEnds(n, args[1] == "true")
-		},
 	}.Play()
 }
 
@@ -347,17 +345,13 @@ func runServer(name string) {
 	}
 	for _, k := range idleKinds {
 		if k.name == name {
-			idling.Serve(ln, k.serve(ln, makeCertificate()))
+			idling.Serve(ln, k.serve(ln, conntest.MakeCertificate()))
 		}
 	}
 }
 
 // runClients makes the connections and sends a request on each.
 func runClients(address, name string, secure bool) {
-	if strings.Contains(name, "proxy") {
-		runProxyClients(address, secure)
-		return
-	}
 	text, answer := "x", 1
 	waits := strings.HasPrefix(name, "waiting")
 	if waits {
@@ -366,7 +360,7 @@ func runClients(address, name string, secure bool) {
 		text, answer = hello, 0
 	}
 	idling.Connect(func() (net.Conn, error) {
-		conn, err := dialIdle(address, secure)
+		conn, err := idling.Dial(address, secure)
 		if err != nil {
 			return nil, err
 		}
@@ -386,13 +380,4 @@ func runClients(address, name string, secure bool) {
 		}
 		return conn, err
 	})
-}
-
-// dialIdle connects to a server. A TLS handshake comes with the first write.
-func dialIdle(address string, secure bool) (net.Conn, error) {
-	conn, err := net.Dial("tcp", address)
-	if err == nil && secure {
-		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-	}
-	return conn, err
 }

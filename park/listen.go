@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/serving/clock"
 )
 
 // listen calls serve with a new listener.
@@ -43,11 +45,11 @@ func accept(l net.Listener, stopped <-chan struct{}, admit func(net.Conn), faile
 
 // drain waits until drained is closed, or ctx is done. closeSilent closes the connections whose time for the first request
 // is over, and returns when the next time is over, or zero if none is left.
-func (l *Lot) drain(ctx context.Context, drained <-chan struct{}, closeSilent func() (next time.Time)) {
+func drain(ctx context.Context, c clock.Clock, drained <-chan struct{}, closeSilent func() (next time.Time)) {
 	for {
 		over := make(chan struct{})
 		if next := closeSilent(); !next.IsZero() {
-			timer := l.clock.AfterFunc(next.Sub(l.clock.Now()), func() { close(over) })
+			timer := c.AfterFunc(next.Sub(c.Now()), func() { close(over) })
 			defer timer.Stop()
 		}
 		select {

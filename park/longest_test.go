@@ -9,6 +9,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/durationtest"
 )
 
@@ -16,13 +22,13 @@ import (
 // that is over would have ended its connection by then.
 func awaitTicks(t *testing.T, lots ...*Lot) {
 	t.Helper()
-	f, outcomes := reader()
+	f, outcomes := conntest.Reader()
 	for _, l := range lots {
-		conn, _ := pair(t, "tcp")
-		must(t, l.ParkWith(conn, Options{IdleTimeout: 1}, f))
+		conn, _ := conntest.Pair(t, "tcp")
+		check.OK(t, l.ParkWith(conn, Options{IdleTimeout: 1}, f))
 	}
 	for range lots {
-		wantErr(t, receive(t, outcomes).err, os.ErrDeadlineExceeded)
+		check.Is(t, await.Value(t, outcomes).Err, os.ErrDeadlineExceeded)
 	}
 }
 
@@ -48,32 +54,32 @@ func parkPatiently(t *testing.T, l *Lot, o Options) {
 	var clients []net.Conn
 	for _, wrap := range []func(net.Conn) net.Conn{
 		func(c net.Conn) net.Conn { return c },
-		func(c net.Conn) net.Conn { return Wrap(embeddingConn{c}) }, // may be kept
-		newHeaderConn, // is settled first
+		func(c net.Conn) net.Conn { return parking.Wrap(conntest.Embedding(c)) }, // may be kept
+		conntest.NewHeaderConn,                                                   // is settled first
 	} {
-		server, client := pair(t, "tcp")
+		server, client := conntest.Pair(t, "tcp")
 		clients = append(clients, client)
-		must(t, l.ParkWith(wrap(server), o, f))
+		check.OK(t, l.ParkWith(wrap(server), o, f))
 	}
 	for first := true; ; first = false {
 		awaitTicks(t, l)
 		if first {
-			send(t, clients[2], "header\n")
+			conntest.Send(t, clients[2], "header\n")
 		}
-		for range 2 * steadyPace {
+		for range 6 {
 			for _, client := range clients {
-				send(t, client, "text")
-				expect(t, client, "text")
+				conntest.Send(t, client, "text")
+				conntest.Expect(t, client, "text")
 			}
 		}
 		if !first {
 			break
 		}
 	}
-	wantEmpty(t, ended)
+	check.Empty(t, ended)
 	for _, client := range clients {
 		client.Close()
-		wantErr(t, receive(t, ended), io.EOF)
+		check.Is(t, await.Value(t, ended), io.EOF)
 	}
 }
 
@@ -98,8 +104,8 @@ func TestLongestDurationsOfOptions(t *testing.T) {
 
 func TestLongestDurationsOfServer(t *testing.T) {
 	t.Parallel() // it waits
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
-	opaque := func(c net.Conn) net.Conn { return opaqueConn{c} }
+	config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
+	opaque := conntest.Opaque
 	plain := func(c net.Conn) net.Conn { return c }
 	durationtest.Longest(t, new(Server), func(t *testing.T, set func(*Server)) {
 		var servers []*lineServer
@@ -108,11 +114,11 @@ func TestLongestDurationsOfServer(t *testing.T) {
 		for _, wrap := range []func(net.Conn) net.Conn{plain, opaque} {
 			for _, secure := range []bool{false, true} {
 				configure := func(s *Server) { // the defaults are too short for a busy machine
-					s.ReadTimeout, s.WriteTimeout, s.HandshakeTimeout = timeout, timeout, timeout
+					s.ReadTimeout, s.WriteTimeout, s.HandshakeTimeout = conntest.Timeout, conntest.Timeout, conntest.Timeout
 					set(s)
 				}
 				s := newLineServer(t, configure, func(s *Server, l net.Listener) error {
-					l = wrappingListener{l, wrap}
+					l = conntest.Wrapping(l, wrap)
 					if !secure {
 						return s.Serve(l)
 					}
@@ -121,7 +127,7 @@ func TestLongestDurationsOfServer(t *testing.T) {
 				})
 				s.secure = secure
 				servers, conns = append(servers, s), append(conns, s.dial())
-				waitFor(t, "accepted", func() bool { return s.Stats().Conns == 1 })
+				await.Until(t, "accepted", func() bool { return s.Stats().Conns == 1 })
 				lots = append(lots, s.lot)
 			}
 		}
@@ -130,16 +136,16 @@ func TestLongestDurationsOfServer(t *testing.T) {
 			for range 3 {
 				s.ask(conns[i], "text")
 			}
-			send(t, conns[i], "half ")
-			waitFor(t, "reading", func() bool { return s.Stats().Running == 1 })
+			conntest.Send(t, conns[i], "half ")
+			await.Until(t, "reading", func() bool { return s.Stats().Running == 1 })
 		}
 		awaitTicks(t, lots...)
 		for i, s := range servers {
-			send(t, conns[i], "a line\n")
-			expect(t, conns[i], "half a line\n")
+			conntest.Send(t, conns[i], "a line\n")
+			conntest.Expect(t, conns[i], "half a line\n")
 			s.ask(conns[i], "text")
 			conns[i].Close()
-			wantErr(t, receive(t, s.closed), io.EOF)
+			check.Is(t, await.Value(t, s.closed), io.EOF)
 		}
 	})
 }
@@ -152,18 +158,18 @@ func TestLongestDurationsOfListener(t *testing.T) {
 		f, dial := firstByteListener(t, c, nil)
 		conns, _ := accepting(f)
 		client := dial()
-		waitFor(t, "parked", func() bool { return f.Stats().Parked == 1 })
+		await.Until(t, "parked", func() bool { return f.Stats().Parked == 1 })
 		awaitTicks(t, f.lot)
-		send(t, client, "text")
-		conn := receive(t, conns)
+		conntest.Send(t, client, "text")
+		conn := await.Value(t, conns)
 		defer conn.Close()
-		expect(t, conn, "text")
+		conntest.Expect(t, conn, "text")
 	})
 }
 
 func TestLongestDurationsOfHTTPServer(t *testing.T) {
 	t.Parallel() // it waits
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 	like := &HTTPServer{Server: new(http.Server)}
 	durationtest.Longest(t, like, func(t *testing.T, set func(*HTTPServer)) {
 		var servers []*testServer
@@ -173,19 +179,19 @@ func TestLongestDurationsOfHTTPServer(t *testing.T) {
 			func(l net.Listener) net.Listener { return l },
 			func(l net.Listener) net.Listener { return tls.NewListener(l, config) },
 			func(l net.Listener) net.Listener {
-				return wrappingListener{l, func(c net.Conn) net.Conn { return opaqueConn{c} }}
+				return conntest.Wrapping(l, conntest.Opaque)
 			},
 		} {
 			s := newTestServer(t, set, func(s *HTTPServer, l net.Listener) error {
 				return s.Serve(wrap(l))
 			})
 			conn, err := net.Dial("tcp", s.address)
-			must(t, err)
+			check.OK(t, err)
 			defer conn.Close()
 			if len(servers) == 1 {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			}
-			waitFor(t, "serving", s.Ready)
+			await.Until(t, "serving", s.Ready)
 			servers, conns = append(servers, s), append(conns, conn)
 			lots = append(lots, s.Lots()...)
 		}
@@ -197,13 +203,13 @@ func TestLongestDurationsOfHTTPServer(t *testing.T) {
 			for range 3 {
 				s.ask(conns[i], in)
 			}
-			send(t, conns[i], hello[:10])
+			conntest.Send(t, conns[i], hello[:10])
 		}
 		awaitTicks(t, lots...)
 		for i, s := range servers {
-			send(t, conns[i], hello[10:])
+			conntest.Send(t, conns[i], hello[10:])
 			answer, err := http.ReadResponse(ins[i], nil)
-			must(t, err)
+			check.OK(t, err)
 			if body, err := io.ReadAll(answer.Body); string(body) != "hello\n" || err != nil {
 				t.Fatalf("%q, %v", body, err)
 			}

@@ -4,9 +4,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving/unwrap"
 	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
@@ -68,7 +71,7 @@ type end struct {
 func (e *end) open(b *testing.B) {
 	var err error
 	e.port, err = socknotify.New[int]()
-	must(b, err)
+	check.OK(b, err)
 	b.Cleanup(func() { e.port.Close() })
 	e.regs = []socknotify.Registration[int]{{
 		Handle: uintptr(e.fd), Key: 1, Op: socknotify.OpEnable, Filter: socknotify.EventIn | socknotify.EventHangup,
@@ -91,14 +94,14 @@ func (e *end) round() bool {
 
 func socketpair(b *testing.B, inPoller bool) (x, y int) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	must(b, err)
+	check.OK(b, err)
 	for _, fd := range ends {
 		if !inPoller {
 			b.Cleanup(func() { unix.Close(fd) })
 			continue
 		}
-		f := os.NewFile(uintptr(fd), "socket") // non-blocking: the poller watches it
-		must(b, f.SetReadDeadline(longAgo))    // fails if the poller does not watch it
+		f := os.NewFile(uintptr(fd), "socket")      // non-blocking: the poller watches it
+		check.OK(b, f.SetReadDeadline(unwrap.Past)) // fails if the poller does not watch it
 		b.Cleanup(func() { f.Close() })
 	}
 	return ends[0], ends[1]

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/durations"
@@ -117,15 +119,6 @@ func (s *Server) Ready() bool {
 	return !s.ending.HasBegun() && len(s.listeners) > 0
 }
 
-// deadline returns the time at which a timeout of a Server ends, or zero if there is none.
-func deadline(timeout time.Duration) time.Time {
-	d := serving.Or(timeout, serving.DefaultTimeout)
-	if d == 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(d)
-}
-
 // ListenAndServe listens on the address and calls Serve. network is one of "tcp", "tcp4", "tcp6" and "unix".
 func (s *Server) ListenAndServe(network, address string) error {
 	return listen(network, address, s.Serve)
@@ -180,7 +173,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	}()
 	err := accept(l, s.ending.Begun(), func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
 		if !s.ending.HasBegun() {
-			s.lot.log.Log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", wait)
+			s.lot.engine.Log.Log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", wait)
 		}
 	})
 	if s.ending.HasBegun() {
@@ -239,7 +232,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if lot == nil {
 		return nil
 	}
-	lot.drain(ctx, s.ending.Over(), s.closeSilent)
+	drain(ctx, lot.engine.Clock(), s.ending.Over(), s.closeSilent)
 	s.end(false)
 	done := make(chan struct{})
 	go func() {
@@ -291,11 +284,11 @@ func (s *Server) awaited() int { return len(s.listeners) + s.fresh }
 func (s *Server) closeSilent() (next time.Time) {
 	var waiting []*serverConn
 	var parked []net.Conn
-	now := s.lot.now()
+	now := s.lot.engine.Now()
 	s.mu.Lock()
 	for c := range s.conns {
 		if due := c.accepted + serving.FirstRequestTime; c.fresh && now < due {
-			if at := s.lot.start.Add(due); next.IsZero() || at.Before(next) {
+			if at := s.lot.engine.Time(due); next.IsZero() || at.Before(next) {
 				next = at
 			}
 			continue
@@ -312,7 +305,7 @@ func (s *Server) closeSilent() (next time.Time) {
 		c.close()
 	}
 	for _, conn := range parked {
-		s.lot.guard(conn, func() { s.lot.evict(conn) })
+		s.lot.engine.Guard(conn, func() { s.lot.engine.Evict(conn) })
 	}
 	return next
 }
@@ -337,8 +330,8 @@ func (s *Server) end(all bool) {
 // A serverConn is a connection of a Server.
 type serverConn struct {
 	server  *Server
-	conn    *Conn       // set under Server.mu
-	config  *tls.Config // for a handshake that is to come, or nil
+	conn    *parking.Conn // set under Server.mu
+	config  *tls.Config   // for a handshake that is to come, or nil
 	handler func(net.Conn) error
 	ready   func(net.Conn) // the method turn
 	address string         // that is counted in Server.addresses, or empty
@@ -354,7 +347,7 @@ type serverConn struct {
 
 // admit parks a new connection until its first byte. A panic of the connection's methods is logged, and closes it.
 func (s *Server) admit(conn net.Conn, config *tls.Config) {
-	c := &serverConn{server: s, conn: Wrap(conn), config: config}
+	c := &serverConn{server: s, conn: parking.Wrap(conn), config: config}
 	c.ready = func(net.Conn) { c.run(c.turn) }
 	cause := errGoexit
 	defer func() {
@@ -362,14 +355,14 @@ func (s *Server) admit(conn net.Conn, config *tls.Config) {
 			c.end(cause)
 		}
 	}()
-	cause = s.lot.try(conn, c.admit)
+	cause = s.lot.engine.Try(conn, c.admit)
 }
 
 // admit is Server.admit for c.
 func (c *serverConn) admit() {
 	s, lot := c.server, c.server.lot
-	socket, err := lot.find(c.conn.Conn)
-	if isPanic(err) {
+	socket, err := lot.engine.Find(c.conn.Conn)
+	if serving.IsPanic(err) {
 		c.end(err)
 		return
 	}
@@ -382,13 +375,13 @@ func (c *serverConn) admit() {
 	full = full && !refuse
 	if refuse = refuse || full; !refuse {
 		s.conns[c] = struct{}{}
-		c.fresh, c.accepted = true, lot.now()
+		c.fresh, c.accepted = true, lot.engine.Now()
 		s.fresh++
 	}
 	s.mu.Unlock()
 	if full {
 		s.refused.Add(1)
-		lot.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns")
+		lot.engine.Log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns")
 	}
 	if refuse {
 		c.end(ErrServerClosed)
@@ -409,7 +402,7 @@ func (c *serverConn) admit() {
 			return
 		}
 	}
-	if err := c.park(Options{fresh: true}); err != nil {
+	if err := c.park(parking.Options{Fresh: true}); err != nil {
 		c.failed(err)
 	}
 }
@@ -423,15 +416,15 @@ func (c *serverConn) handshakeApart() {
 		c.end(ErrServerClosed)
 		return
 	}
-	if err := c.park(Options{}); err != nil {
+	if err := c.park(parking.Options{}); err != nil {
 		c.failed(err)
 	}
 }
 
-// pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
+// PendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
 // It fails with a *PanicError of the program's hook.
 func (c *serverConn) pendingTLS() (unwrap.TLSConn, error) {
-	return c.conn.unfinishedTLS(c.server.lot)
+	return c.server.lot.engine.UnfinishedTLS(c.conn)
 }
 
 // count counts the connection for its address. If there are too many, it closes the connection and returns false.
@@ -456,7 +449,7 @@ func (c *serverConn) count() bool {
 	s.mu.Unlock()
 	if !ok {
 		s.refusedPerAddr.Add(1)
-		s.lot.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConnsPerAddr", "remote", address)
+		s.lot.engine.Log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConnsPerAddr", "remote", address)
 		c.end(errTooMany)
 	}
 	return ok
@@ -465,7 +458,7 @@ func (c *serverConn) count() bool {
 // idle begins the idle timeout.
 func (c *serverConn) idle() {
 	if s := c.server; s.IdleTimeout > 0 {
-		c.due = durations.Add(s.lot.now(), s.IdleTimeout)
+		c.due = durations.Add(s.lot.engine.Now(), s.IdleTimeout)
 	}
 }
 
@@ -495,28 +488,28 @@ func (c *serverConn) isOver() bool {
 }
 
 // park parks the connection with what is left of its idle timeout.
-func (c *serverConn) park(o Options) error {
+func (c *serverConn) park(o parking.Options) error {
 	if c.isOver() {
-		return ErrClosed
+		return parking.ErrClosed
 	}
 	o.IdleTimeout = -1
 	if c.due != 0 {
-		o.IdleTimeout = max(c.due-c.server.lot.now(), 1)
+		o.IdleTimeout = max(c.due-c.server.lot.engine.Now(), 1)
 	}
 	conn, lot := c.conn, c.server.lot
-	if err := lot.ParkWith(conn, o, c.ready); err != nil {
+	if err := lot.engine.ParkWith(conn, o, c.ready); err != nil {
 		return err
 	}
 	if c.isOver() {
-		lot.evict(conn) // closeSilent may have seen the connection before it was parked
+		lot.engine.Evict(conn) // closeSilent may have seen the connection before it was parked
 	}
 	return nil
 }
 
 // failed handles an error of park: it serves the connection on a goroutine of its own, or ends it.
 func (c *serverConn) failed(err error) {
-	if !errors.Is(err, ErrUnparkable) {
-		if errors.Is(err, ErrClosed) {
+	if !errors.Is(err, parking.ErrUnparkable) {
+		if errors.Is(err, parking.ErrClosed) {
 			err = ErrServerClosed
 		}
 		c.end(err)
@@ -552,7 +545,7 @@ func (c *serverConn) run(f func()) {
 			c.end(errGoexit)
 		}
 	}()
-	err := guard(&c.server.lot.log, c.conn, f)
+	err := c.server.lot.engine.Log.Call(c.conn, f)
 	returned = true
 	if err != nil {
 		c.end(err)
@@ -561,11 +554,11 @@ func (c *serverConn) run(f func()) {
 
 // turn is the function of the parked connection.
 func (c *serverConn) turn() {
-	switch c.conn.why {
-	case expired:
+	switch parking.Why(c.conn) {
+	case parking.Expired:
 		c.server.idle.Add(1)
 		c.end(ErrIdle)
-	case evicted:
+	case parking.Evicted:
 		c.end(ErrServerClosed)
 	default:
 		c.serve()
@@ -578,13 +571,13 @@ func (c *serverConn) serve() {
 	if !c.arrived() {
 		return
 	}
-	ready, err := c.hasInput()
+	ready, err := parking.HasInput(c.conn)
 	if ready {
 		for n := 1; ; n++ {
 			if !c.call() {
 				return
 			}
-			if n == maxCallsInRow || !c.conn.hasBytesAhead() || c.server.lot.closing.Load() {
+			if n == parking.MaxCallsInRow || !parking.HasBytesAhead(c.conn) || c.server.lot.engine.IsClosing() {
 				break
 			}
 		}
@@ -592,12 +585,12 @@ func (c *serverConn) serve() {
 		c.idle()
 	}
 	if err != nil {
-		err = fmt.Errorf("park: %w: %w", ErrUnparkable, err)
-		if !c.conn.refused {
-			c.server.lot.refuse(c.conn, err)
+		err = fmt.Errorf("park: %w: %w", parking.ErrUnparkable, err)
+		if !parking.WasRefused(c.conn) {
+			c.server.lot.engine.Refuse(c.conn, err)
 		}
 	} else {
-		err = c.park(Options{})
+		err = c.park(parking.Options{})
 	}
 	if err != nil {
 		c.failed(err)
@@ -609,10 +602,10 @@ func (c *serverConn) serve() {
 func (c *serverConn) arrived() bool {
 	if c.config != nil {
 		conn := net.Conn(c.conn)
-		if unwrap.Plain(c.conn.Conn) && !c.conn.hasBytesAhead() {
+		if unwrap.Plain(c.conn.Conn) && !parking.HasBytesAhead(c.conn) {
 			conn = c.conn.Conn
 		}
-		secure := Wrap(c.server.tls.server(conn, c.config))
+		secure := parking.Wrap(c.server.tls.server(conn, c.config))
 		c.server.mu.Lock()
 		c.conn = secure
 		c.server.mu.Unlock()
@@ -627,40 +620,23 @@ func (c *serverConn) arrived() bool {
 		return c.count()
 	}
 	s := c.server
-	until := deadline(s.HandshakeTimeout)
+	until := serving.Deadline(s.HandshakeTimeout)
 	t.SetDeadline(until)
 	shake := func() error { return t.HandshakeContext(context.Background()) }
 	if err := c.try(shake); err != nil {
-		if timedOut(err, until) {
+		if serving.TimedOut(err, until) {
 			s.late.Add(1)
 			err = fmt.Errorf("%w: %w", ErrHandshake, err)
 		} else {
 			s.rejected.Add(1)
 		}
-		s.lot.log.Log(serving.LevelBadPeer, "TLS handshake failed", "err", err, "remote", serving.Peer{Conn: t})
+		s.lot.engine.Log.Log(serving.LevelBadPeer, "TLS handshake failed", "err", err, "remote", serving.Peer{Conn: t})
 		c.end(err)
 		return false
 	}
 	s.handshakes.Add(1)
 	t.SetDeadline(time.Time{})
 	return c.count()
-}
-
-// timedOut reports whether err is due to a deadline, which is zero if there was none.
-func timedOut(err error, deadline time.Time) bool {
-	return !deadline.IsZero() && isTimeout(err) && !time.Now().Before(deadline)
-}
-
-// hasInput reports whether a Read would return at once. A connection may have become readable by a part of a TLS record,
-// or by a record without data.
-func (c *serverConn) hasInput() (bool, error) {
-	in := c.conn
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.ahead != nil || unwrap.Plain(in.Conn) || in.SetReadDeadline(time.Now().Add(readyWait)) != nil {
-		return true, nil
-	}
-	return in.fill(unwrap.ReadPast)
 }
 
 // await waits in Read for a message. It reports whether there is one; otherwise the connection has ended.
@@ -671,9 +647,9 @@ func (c *serverConn) await() bool {
 	}
 	var until time.Time
 	if c.due != 0 {
-		until = s.lot.start.Add(c.due)
+		until = s.lot.engine.Time(c.due)
 	}
-	ready, err := c.conn.fillUntil(until)
+	ready, err := parking.FillUntil(c.conn, until)
 	switch {
 	case c.endWait():
 		err = ErrServerClosed
@@ -682,20 +658,12 @@ func (c *serverConn) await() bool {
 	case err == nil:
 		s.idle.Add(1)
 		err = ErrIdle
-	case timedOut(err, until):
+	case serving.TimedOut(err, until):
 		s.idle.Add(1)
 		err = fmt.Errorf("%w: %w", ErrIdle, err) // a wrapper's own error
 	}
 	c.end(err)
 	return false
-}
-
-// fillUntil waits until the deadline for something to read. The results are those of fill.
-func (c *Conn) fillUntil(deadline time.Time) (ready bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.SetReadDeadline(deadline)
-	return c.fill(unwrap.ReadPast)
 }
 
 // beginWait marks the connection as one that Shutdown closes. If Shutdown does not wait for it, beginWait ends the connection
@@ -723,16 +691,16 @@ func (c *serverConn) endWait() (over bool) {
 
 // callHere is call on a goroutine of the connection's own.
 func (c *serverConn) callHere() bool {
-	running := &c.server.lot.stats.running
-	running.Add(1)
-	defer running.Add(-1)
+	lot := c.server.lot
+	lot.engine.CountRunning(1)
+	defer lot.engine.CountRunning(-1)
 	return c.call()
 }
 
 // call calls the handler. It reports whether the connection is still open.
 func (c *serverConn) call() bool {
 	s, conn := c.server, c.conn
-	read, write := deadline(s.ReadTimeout), deadline(s.WriteTimeout)
+	read, write := serving.Deadline(s.ReadTimeout), serving.Deadline(s.WriteTimeout)
 	conn.SetReadDeadline(read)
 	if !write.IsZero() {
 		conn.SetWriteDeadline(write)
@@ -761,7 +729,7 @@ func (c *serverConn) call() bool {
 		return c.handler(conn)
 	})
 	if s.TimeCalls {
-		s.lot.stats.callTime.Record(time.Since(began))
+		s.lot.engine.RecordCall(time.Since(began))
 	}
 	if err != nil {
 		c.end(s.cause(err, read, write))
@@ -776,10 +744,10 @@ func (s *Server) cause(err error, read, write time.Time) error {
 	var op *net.OpError
 	writing := errors.As(err, &op) && op.Op == "write"
 	switch {
-	case writing && timedOut(err, write):
+	case writing && serving.TimedOut(err, write):
 		s.slow.Add(1)
 		return fmt.Errorf("%w: %w", ErrSlow, err)
-	case !writing && timedOut(err, read):
+	case !writing && serving.TimedOut(err, read):
 		s.message.Add(1)
 		return fmt.Errorf("%w: %w", ErrMessageTimeout, err)
 	}
@@ -794,7 +762,7 @@ func (c *serverConn) endCalls() {
 }
 
 // try calls f, and turns a panic into a *PanicError, which is logged and counted.
-func (c *serverConn) try(f func() error) error { return c.server.lot.log.Guard(c.conn, f) }
+func (c *serverConn) try(f func() error) error { return c.server.lot.engine.Log.Guard(c.conn, f) }
 
 // close closes the connection.
 func (c *serverConn) close() {
@@ -802,7 +770,7 @@ func (c *serverConn) close() {
 	s.mu.Lock()
 	conn := c.conn
 	s.mu.Unlock()
-	s.lot.guard(conn, func() { conn.Close() })
+	s.lot.engine.Guard(conn, func() { conn.Close() })
 }
 
 // end ends the connection.
@@ -821,6 +789,6 @@ func (c *serverConn) end(err error) {
 	s.mu.Unlock()
 	if c.opened && s.Closed != nil {
 		c.opened = false
-		guard(&s.lot.log, c.conn, func() { s.Closed(c.conn, err) })
+		s.lot.engine.Log.Call(c.conn, func() { s.Closed(c.conn, err) })
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/handles"
@@ -24,9 +27,9 @@ import (
 // repeatedly: with and without TLS, wrappers, a Listener in front of it, limits and timeouts.
 func TestServerStress(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		cert := certificate(t)
+		cert := conntest.Certificate(t)
 		total := make(map[string]int64)
-		end := time.Now().Add(stressDuration(t))
+		end := time.Now().Add(conntest.StressDuration(t))
 		// A busy machine may not get to a message in that time.
 		for late := end.Add(await.Limit); !t.Failed(); {
 			if now := time.Now(); now.After(end) && total["messages"] > 0 || now.After(late) {
@@ -54,11 +57,11 @@ var stressWrappers = []struct {
 	wrap         func(net.Conn) net.Conn
 }{
 	{"none", "", func(c net.Conn) net.Conn { return c }},
-	{"embedded", "", func(c net.Conn) net.Conn { return &embeddingConn{c} }},
-	{"buffered", "", buffered},
-	{"header", "header\n", newHeaderConn},
-	{"opaque", "", func(c net.Conn) net.Conn { return opaqueConn{c} }},
-	{"unfit", "", func(c net.Conn) net.Conn { return &unfitConn{c} }},
+	{"embedded", "", conntest.EmbeddingPointer},
+	{"buffered", "", conntest.Buffered},
+	{"header", "header\n", conntest.NewHeaderConn},
+	{"opaque", "", conntest.Opaque},
+	{"unfit", "", conntest.Unfit},
 }
 
 type serverStress struct {
@@ -131,8 +134,8 @@ func (s *serverStress) run() {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	short := func() time.Duration { return time.Duration(20+rand.IntN(150)) * time.Millisecond }
 	config := &tls.Config{Certificates: []tls.Certificate{s.cert}}
-	server := &Server{Backend: s.backend, Logger: quiet, TLSConfig: config, ReadTimeout: 10 * timeout, HandshakeTimeout: 10 * timeout}
-	waiting := ListenerConfig{Backend: s.backend, Logger: quiet, IdleTimeout: 10 * timeout}
+	server := &Server{Backend: s.backend, Logger: quiet, TLSConfig: config, ReadTimeout: 10 * conntest.Timeout, HandshakeTimeout: 10 * conntest.Timeout}
+	waiting := ListenerConfig{Backend: s.backend, Logger: quiet, IdleTimeout: 10 * conntest.Timeout}
 	if !s.calm {
 		server.ReadTimeout, server.HandshakeTimeout = short(), short()
 		server.MaxRunning = []int{0, 2, 8}[rand.IntN(3)]
@@ -150,12 +153,12 @@ func (s *serverStress) run() {
 	}
 	server.Closed = func(net.Conn, error) { s.ended.Add(1) }
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	var l net.Listener = wrappingListener{acceptor{ln}, func(conn net.Conn) net.Conn {
+	check.OK(t, err)
+	var l net.Listener = conntest.Wrapping(acceptor{ln}, func(conn net.Conn) net.Conn {
 		s.open.Add(1)
 		conn = &onceCloser{Conn: conn, s: s}
 		return s.wrap.wrap(conn)
-	}}
+	})
 	if s.firstByte {
 		l = waiting.Listener(l)
 	}
@@ -195,18 +198,18 @@ func (s *serverStress) run() {
 	if rand.IntN(3) == 0 {
 		server.Close()
 	}
-	end, stop := context.WithTimeout(context.Background(), 2*timeout)
+	end, stop := context.WithTimeout(context.Background(), 2*conntest.Timeout)
 	defer stop()
 	if err := server.Shutdown(end); err != nil {
 		t.Errorf("%s: Shutdown: %v, %+v", s, err, server.Stats())
 	}
-	wantErr(t, receive(t, served), ErrServerClosed)
+	check.Is(t, await.Value(t, served), ErrServerClosed)
 	cancel()
 	clients.Wait()
-	waitFor(t, s.String()+": all closed", func() bool {
+	await.Until(t, s.String()+": all closed", func() bool {
 		return s.open.Load() == 0 && s.opened.Load() == s.ended.Load() && server.Stats().Conns == 0
 	})
-	handles.Settle(t, before, timeout)
+	handles.Settle(t, before, conntest.Timeout)
 }
 
 func (s *serverStress) String() string {
@@ -216,7 +219,7 @@ func (s *serverStress) String() string {
 
 // runClient does one of several things on conn, until the server closes it.
 func (s *serverStress) runClient(ctx context.Context, raw net.Conn) {
-	raw.SetDeadline(time.Now().Add(2 * timeout))
+	raw.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 	what := rand.IntN(10)
 	if what == 0 { // silent
 		s.linger(raw)

@@ -17,7 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 )
@@ -34,7 +40,7 @@ type lineServer struct {
 	redialed int           // connections that dialAsking gave up
 	holding  chan struct{} // receives when a handler holds
 	release  chan struct{} // ends handlers that hold
-	logged   *testLog
+	logged   *conntest.Log
 }
 
 func readLine(conn net.Conn) (string, error) {
@@ -54,7 +60,7 @@ func readLine(conn net.Conn) (string, error) {
 func newLineServer(t testing.TB, set func(*Server), serve func(*Server, net.Listener) error) *lineServer {
 	t.Helper()
 	s := &lineServer{Server: new(Server), t: t, served: make(chan error, 1), closed: make(chan error, 1000),
-		holding: make(chan struct{}, 10), release: make(chan struct{}), logged: new(testLog)}
+		holding: make(chan struct{}, 10), release: make(chan struct{}), logged: new(conntest.Log)}
 	s.Handler = func(conn net.Conn) error {
 		line, err := readLine(conn)
 		if err != nil {
@@ -66,7 +72,7 @@ func newLineServer(t testing.TB, set func(*Server), serve func(*Server, net.List
 		case "goexit":
 			runtime.Goexit()
 		case "error":
-			return errOwn
+			return conntest.ErrOwn
 		case "hold":
 			s.holding <- struct{}{}
 			<-s.release
@@ -89,8 +95,8 @@ func newLineServer(t testing.TB, set func(*Server), serve func(*Server, net.List
 	t.Cleanup(func() {
 		release()
 		s.Close()
-		must(t, s.Shutdown(context.Background()))
-		wantErr(t, receive(t, s.served), ErrServerClosed)
+		check.OK(t, s.Shutdown(context.Background()))
+		check.Is(t, await.Value(t, s.served), ErrServerClosed)
 		if n := s.Stats(); n.Conns != 0 || n.Parked != 0 || n.Running != 0 {
 			t.Errorf("left behind: %+v", n)
 		}
@@ -104,9 +110,9 @@ func newLineServer(t testing.TB, set func(*Server), serve func(*Server, net.List
 func (s *lineServer) dial() net.Conn {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
-	must(s.t, err)
+	check.OK(s.t, err)
 	s.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(timeout))
+	conn.SetDeadline(time.Now().Add(conntest.Timeout))
 	if s.secure {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
@@ -115,8 +121,8 @@ func (s *lineServer) dial() net.Conn {
 
 func (s *lineServer) ask(conn net.Conn, line string) {
 	s.t.Helper()
-	send(s.t, conn, line+"\n")
-	expect(s.t, conn, line+"\n")
+	conntest.Send(s.t, conn, line+"\n")
+	conntest.Expect(s.t, conn, line+"\n")
 }
 
 // dialAsking returns a connection on which a line was answered, by TLS if secure, and the TCP
@@ -124,7 +130,7 @@ func (s *lineServer) ask(conn net.Conn, line string) {
 // or ReadTimeout was over before the line was read.
 func (s *lineServer) dialAsking(line string, secure bool) (conn, raw net.Conn) {
 	s.t.Helper()
-	end := time.Now().Add(timeout)
+	end := time.Now().Add(conntest.Timeout)
 	for s.redialed = -1; time.Now().Before(end); raw.Close() {
 		s.redialed++
 		raw = s.dial()
@@ -152,7 +158,7 @@ func (s *lineServer) dialAsking(line string, secure bool) (conn, raw net.Conn) {
 // ended waits until the server has closed conn.
 func (s *lineServer) ended(conn net.Conn) {
 	s.t.Helper()
-	conn.SetReadDeadline(time.Now().Add(timeout))
+	conn.SetReadDeadline(time.Now().Add(conntest.Timeout))
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		s.t.Fatalf("%d, %v; want the end", n, err)
 	}
@@ -161,11 +167,11 @@ func (s *lineServer) ended(conn net.Conn) {
 // A Server serves connections of every kind, and parks them before the first byte and between
 // messages.
 func TestServer(t *testing.T) {
-	cert := certificate(t)
+	cert := conntest.Certificate(t)
 	config := &tls.Config{Certificates: []tls.Certificate{cert}}
 	wrapped := func(wrap func(net.Conn) net.Conn, secure bool) func(*Server, net.Listener) error {
 		return func(s *Server, l net.Listener) error {
-			l = wrappingListener{l, wrap}
+			l = conntest.Wrapping(l, wrap)
 			if secure {
 				s.TLSConfig = config
 				return s.ServeTLS(l, "", "")
@@ -173,7 +179,7 @@ func TestServer(t *testing.T) {
 			return s.Serve(l)
 		}
 	}
-	opaque := func(c net.Conn) net.Conn { return opaqueConn{c} }
+	opaque := conntest.Opaque
 	for name, c := range map[string]struct {
 		serve      func(*Server, net.Listener) error
 		secure     bool
@@ -184,15 +190,15 @@ func TestServer(t *testing.T) {
 		"TLS":          {wrapped(func(c net.Conn) net.Conn { return c }, true), true, "", false},
 		"TLS listener": {func(s *Server, l net.Listener) error { return s.Serve(tls.NewListener(l, config)) }, true, "", false},
 		"TLS listener, embedded": {func(s *Server, l net.Listener) error {
-			return s.Serve(wrappingListener{tls.NewListener(l, config), func(c net.Conn) net.Conn { return embeddingConn{c} }})
+			return s.Serve(conntest.Wrapping(tls.NewListener(l, config), conntest.Embedding))
 		}, true, "", false},
-		"embedded":     {wrapped(func(c net.Conn) net.Conn { return embeddingConn{c} }, false), false, "", false},
-		"embedded TLS": {wrapped(func(c net.Conn) net.Conn { return embeddingConn{c} }, true), true, "", false},
-		"header":       {wrapped(newHeaderConn, false), false, "header\n", false},
-		"header, TLS":  {wrapped(newHeaderConn, true), true, "header\n", false},
+		"embedded":     {wrapped(conntest.Embedding, false), false, "", false},
+		"embedded TLS": {wrapped(conntest.Embedding, true), true, "", false},
+		"header":       {wrapped(conntest.NewHeaderConn, false), false, "header\n", false},
+		"header, TLS":  {wrapped(conntest.NewHeaderConn, true), true, "header\n", false},
 		"opaque":       {wrapped(opaque, false), false, "", true},
 		"opaque, TLS":  {wrapped(opaque, true), true, "", true},
-		"unfit":        {wrapped(func(c net.Conn) net.Conn { return &unfitConn{c} }, false), false, "", true},
+		"unfit":        {wrapped(conntest.Unfit, false), false, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newLineServer(t, nil, c.serve)
@@ -204,17 +210,17 @@ func TestServer(t *testing.T) {
 			var clients []net.Conn
 			for range conns {
 				conn, err := net.Dial("tcp", s.address)
-				must(t, err)
+				check.OK(t, err)
 				defer conn.Close()
 				clients = append(clients, conn)
 			}
-			waitFor(t, "accepted", func() bool { n := s.Stats(); return n.Conns == conns && n.Parked == parked })
+			await.Until(t, "accepted", func() bool { n := s.Stats(); return n.Conns == conns && n.Parked == parked })
 			if n := s.Stats(); n.Running != 0 || n.Workers > 1 {
 				t.Errorf("before the first byte: %+v", n)
 			}
 			for i, conn := range clients {
 				if c.header != "" {
-					send(t, conn, c.header)
+					conntest.Send(t, conn, c.header)
 				}
 				if c.secure {
 					clients[i] = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
@@ -224,18 +230,18 @@ func TestServer(t *testing.T) {
 				for _, conn := range clients {
 					s.ask(conn, "text")
 				}
-				waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == parked && n.Running == 0 })
+				await.Until(t, "parked", func() bool { n := s.Stats(); return n.Parked == parked && n.Running == 0 })
 			}
 			if n := s.Stats(); (n.Unparkable == conns) != c.unparkable {
 				t.Errorf("%+v", n)
 			}
 			clients[0].Close()
-			if err := receive(t, s.closed); !errors.Is(err, io.EOF) {
+			if err := await.Value(t, s.closed); !errors.Is(err, io.EOF) {
 				t.Errorf("closed with %v, want EOF", err)
 			}
-			must(t, s.Shutdown(t.Context()))
+			check.OK(t, s.Shutdown(t.Context()))
 			for _, conn := range clients[1:] {
-				if err := receive(t, s.closed); !errors.Is(err, ErrServerClosed) || !errors.Is(err, net.ErrClosed) {
+				if err := await.Value(t, s.closed); !errors.Is(err, ErrServerClosed) || !errors.Is(err, net.ErrClosed) {
 					t.Errorf("closed with %v", err)
 				}
 				s.ended(conn)
@@ -248,7 +254,7 @@ func TestServer(t *testing.T) {
 // by HandshakeTimeout.
 func TestServerTimeouts(t *testing.T) {
 	const short = 50 * time.Millisecond
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 	serveTLS := func(s *Server, l net.Listener) error {
 		s.TLSConfig = config
 		return s.ServeTLS(l, "", "")
@@ -282,20 +288,20 @@ func TestServerTimeouts(t *testing.T) {
 				raw = s.dial()
 			}
 			raw.Write([]byte(c.send)) // it fails if the timeout is over already
-			raw.SetReadDeadline(time.Now().Add(timeout))
+			raw.SetReadDeadline(time.Now().Add(conntest.Timeout))
 			if _, err := io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatal("the connection was not closed")
 			}
 			if c.opened {
-				err := receive(t, s.closed)
-				wantErr(t, err, c.cause)
-				wantErr(t, err, os.ErrDeadlineExceeded)
+				err := await.Value(t, s.closed)
+				check.Is(t, err, c.cause)
+				check.Is(t, err, os.ErrDeadlineExceeded)
 			}
-			waitFor(t, "ended", func() bool { return s.Stats().Conns == 0 })
+			await.Until(t, "ended", func() bool { return s.Stats().Conns == 0 })
 			for range min(s.redialed, len(s.closed)) { // dialAsking was slower than the timeout
-				wantErr(t, <-s.closed, c.cause)
+				check.Is(t, <-s.closed, c.cause)
 			}
-			wantEmpty(t, s.closed)
+			check.Empty(t, s.closed)
 			n := s.Stats().TimedOut
 			for cause, n := range map[error]uint64{ErrIdle: n.Idle, ErrMessageTimeout: n.Message,
 				ErrHandshake: n.Handshake, ErrSlow: n.Slow} {
@@ -320,17 +326,17 @@ func TestServerSlowPeer(t *testing.T) {
 		}
 	}, nil)
 	conn := s.dial()
-	send(t, conn, "x")
-	err := receive(t, s.closed)
-	wantErr(t, err, ErrSlow)
-	wantErr(t, err, os.ErrDeadlineExceeded)
+	conntest.Send(t, conn, "x")
+	err := await.Value(t, s.closed)
+	check.Is(t, err, ErrSlow)
+	check.Is(t, err, os.ErrDeadlineExceeded)
 	if n := s.Stats().TimedOut; n.Slow != 1 || n.Message != 0 {
 		t.Errorf("%+v", n)
 	}
 }
 
 func serveOpaque(s *Server, l net.Listener) error {
-	return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return opaqueConn{c} }})
+	return s.Serve(conntest.Wrapping(l, conntest.Opaque))
 }
 
 // With MaxRunning, peers that send half a message delay others by ReadTimeout and no longer, and
@@ -342,16 +348,16 @@ func TestServerHalfMessages(t *testing.T) {
 		s.ReadTimeout = 300 * time.Millisecond
 	}, nil)
 	slow := 0
-	waitFor(t, "the others wait", func() bool { // more come, because the first end after ReadTimeout
+	await.Until(t, "the others wait", func() bool { // more come, because the first end after ReadTimeout
 		if slow < 20 || s.Stats().Waiting == 0 {
-			send(t, s.dial(), "half")
+			conntest.Send(t, s.dial(), "half")
 			slow++
 		}
 		return slow >= 20 && s.Stats().Waiting > 0
 	})
 	s.ask(s.dial(), "good")
 	for range slow {
-		wantErr(t, receive(t, s.closed), os.ErrDeadlineExceeded)
+		check.Is(t, await.Value(t, s.closed), os.ErrDeadlineExceeded)
 	}
 	if n := s.Stats(); n.Waiting != 0 {
 		t.Errorf("%+v", n)
@@ -365,20 +371,20 @@ func TestServerLimits(t *testing.T) {
 	s.ask(b, "b")
 	s.ended(s.dial())
 	a.Close()
-	waitFor(t, "one has ended", func() bool { return s.Stats().Conns == 1 })
+	await.Until(t, "one has ended", func() bool { return s.Stats().Conns == 1 })
 	s.ask(s.dial(), "c")
 	if n := s.Stats(); n.Refused != 1 {
 		t.Errorf("%+v", n)
 	}
 
 	for name, wrap := range map[string]func(net.Conn) net.Conn{
-		"TCP": func(c net.Conn) net.Conn { return c }, "header": newHeaderConn} {
+		"TCP": func(c net.Conn) net.Conn { return c }, "header": conntest.NewHeaderConn} {
 		s = newLineServer(t, func(s *Server) { s.MaxConnsPerAddr = 2 }, func(s *Server, l net.Listener) error {
-			return s.Serve(wrappingListener{l, wrap})
+			return s.Serve(conntest.Wrapping(l, wrap))
 		})
 		header := func(conn net.Conn) net.Conn {
 			if name == "header" {
-				send(t, conn, "header\n")
+				conntest.Send(t, conn, "header\n")
 			}
 			return conn
 		}
@@ -387,11 +393,11 @@ func TestServerLimits(t *testing.T) {
 		s.ask(b, "b")
 		c := s.dial()
 		if name == "header" {
-			send(t, c, "header\nline\n")
+			conntest.Send(t, c, "header\nline\n")
 		}
 		s.ended(c)
 		a.Close()
-		waitFor(t, name+": one has ended", func() bool { return s.Stats().Conns == 1 })
+		await.Until(t, name+": one has ended", func() bool { return s.Stats().Conns == 1 })
 		s.ask(header(s.dial()), "d")
 		if n := s.Stats(); n.Refused != 1 {
 			t.Errorf("%s: %+v", name, n)
@@ -407,9 +413,9 @@ func TestServerFailures(t *testing.T) {
 		for line, want := range map[string]string{"panic": "the handler panics", "goexit": "Goexit", "error": "own error"} {
 			s.ask(good, "good")
 			bad := s.dial()
-			send(t, bad, line+"\n")
+			conntest.Send(t, bad, line+"\n")
 			s.ended(bad)
-			if err := receive(t, s.closed); !strings.Contains(err.Error(), want) {
+			if err := await.Value(t, s.closed); !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: closed with %v", line, err)
 			}
 			s.ask(good, "good")
@@ -425,7 +431,7 @@ func TestServerFailures(t *testing.T) {
 	conn := s.dial()
 	s.ask(conn, "x")
 	conn.Close()
-	waitFor(t, "ended", func() bool { return s.Stats().Conns == 0 })
+	await.Until(t, "ended", func() bool { return s.Stats().Conns == 0 })
 	s.ask(s.dial(), "x")
 }
 
@@ -441,7 +447,7 @@ func TestServerOpen(t *testing.T) {
 					return err
 				}
 				if line == "refuse" {
-					return errOwn
+					return conntest.ErrOwn
 				}
 				n++
 				_, err = fmt.Fprintf(conn, "%s %d\n", line, n)
@@ -451,27 +457,27 @@ func TestServerOpen(t *testing.T) {
 	}, nil)
 	a, b := s.dial(), s.dial()
 	for i := 1; i < 4; i++ {
-		send(t, a, "a\n")
-		expect(t, a, fmt.Sprintf("a %d\n", i))
-		send(t, b, "b\n")
-		expect(t, b, fmt.Sprintf("b %d\n", i))
+		conntest.Send(t, a, "a\n")
+		conntest.Expect(t, a, fmt.Sprintf("a %d\n", i))
+		conntest.Send(t, b, "b\n")
+		conntest.Expect(t, b, fmt.Sprintf("b %d\n", i))
 	}
-	send(t, a, "refuse\n")
+	conntest.Send(t, a, "refuse\n")
 	s.ended(a)
-	wantErr(t, receive(t, s.closed), errOwn)
+	check.Is(t, await.Value(t, s.closed), conntest.ErrOwn)
 
 	s = newLineServer(t, func(s *Server) {
-		s.Open = func(net.Conn) (func(net.Conn) error, error) { return nil, errOwn }
+		s.Open = func(net.Conn) (func(net.Conn) error, error) { return nil, conntest.ErrOwn }
 	}, nil)
 	c := s.dial()
-	send(t, c, "x")
+	conntest.Send(t, c, "x")
 	s.ended(c)
-	wantErr(t, receive(t, s.closed), errOwn)
+	check.Is(t, await.Value(t, s.closed), conntest.ErrOwn)
 }
 
 // Several messages in one segment are each answered, whatever the connection.
 func TestServerPipelined(t *testing.T) {
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 	for name, serve := range map[string]func(*Server, net.Listener) error{
 		"TCP":    nil,
 		"opaque": serveOpaque,
@@ -485,14 +491,14 @@ func TestServerPipelined(t *testing.T) {
 		conn := s.dial()
 		in := bufio.NewReader(conn)
 		for range 5 {
-			send(t, conn, strings.Repeat("line\n", 100))
+			conntest.Send(t, conn, strings.Repeat("line\n", 100))
 			for range 100 {
 				if line, err := in.ReadString('\n'); line != "line\n" || err != nil {
 					t.Fatalf("%s: %q, %v", name, line, err)
 				}
 			}
 			if name != "opaque" {
-				waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
+				await.Until(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
 			}
 		}
 	}
@@ -506,31 +512,31 @@ func TestServerShutdown(t *testing.T) {
 		held, idle := s.dial(), s.dial()
 		s.ask(idle, "x")
 		s.ask(held, "x")
-		send(t, held, "hold\n")
-		receive(t, s.holding)
+		conntest.Send(t, held, "hold\n")
+		await.Value(t, s.holding)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		result := make(chan error, 1)
 		go func() { result <- s.Shutdown(ctx) }()
 		s.ended(idle)
-		wantErr(t, receive(t, s.closed), ErrServerClosed)
+		check.Is(t, await.Value(t, s.closed), ErrServerClosed)
 		if _, err := net.Dial("tcp", s.address); err == nil {
 			t.Error("the listener is open")
 		}
-		wantEmpty(t, result)
+		check.Empty(t, result)
 		if i < 2 {
 			s.release <- struct{}{}
-			expect(t, held, "hold\n")
+			conntest.Expect(t, held, "hold\n")
 			s.ended(held)
-			must(t, receive(t, result))
+			check.OK(t, await.Value(t, result))
 		} else {
-			cancel(errOwn)
-			wantErr(t, receive(t, result), errOwn)
+			cancel(conntest.ErrOwn)
+			check.Is(t, await.Value(t, result), conntest.ErrOwn)
 			s.ended(held)
 			s.release <- struct{}{}
 		}
 		cancel(nil)
-		must(t, s.Shutdown(t.Context()))
-		wantErr(t, s.Serve(newListening(t)), ErrServerClosed)
+		check.OK(t, s.Shutdown(t.Context()))
+		check.Is(t, s.Serve(conntest.Listen(t)), ErrServerClosed)
 	}
 }
 
@@ -546,25 +552,18 @@ func TestServerClose(t *testing.T) {
 	}, nil)
 	half, idle, silent := s.dial(), s.dial(), s.dial()
 	s.ask(idle, "x")
-	receive(t, entered)
-	send(t, half, "half")
-	receive(t, entered)
-	waitFor(t, "the others are parked", func() bool { n := s.Stats(); return n.Conns == 3 && n.Parked == 2 })
-	must(t, s.Close())
+	await.Value(t, entered)
+	conntest.Send(t, half, "half")
+	await.Value(t, entered)
+	await.Until(t, "the others are parked", func() bool { n := s.Stats(); return n.Conns == 3 && n.Parked == 2 })
+	check.OK(t, s.Close())
 	for _, conn := range []net.Conn{half, idle, silent} {
 		s.ended(conn)
 	}
 	for range 2 {
-		wantErr(t, receive(t, s.closed), net.ErrClosed)
+		check.Is(t, await.Value(t, s.closed), net.ErrClosed)
 	}
-	must(t, s.Shutdown(t.Context()))
-}
-
-func newListening(t testing.TB) net.Listener {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { ln.Close() })
-	return ln
+	check.OK(t, s.Shutdown(t.Context()))
 }
 
 func TestServerErrors(t *testing.T) {
@@ -572,20 +571,20 @@ func TestServerErrors(t *testing.T) {
 	for name, s := range map[string]*Server{
 		"Handler": {}, "Backend": {Handler: handler, Backend: "none such"},
 	} {
-		ln := newListening(t)
+		ln := conntest.Listen(t)
 		if err := s.Serve(ln); !errors.Is(err, socknotify.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: the listener is open", name)
 		}
-		must(t, s.Shutdown(t.Context()))
+		check.OK(t, s.Shutdown(t.Context()))
 	}
 	s := &Server{Handler: handler}
-	wantErr(t, s.Serve(nil), socknotify.ErrInvalid)
+	check.Is(t, s.Serve(nil), socknotify.ErrInvalid)
 	var noContext context.Context
-	wantErr(t, s.Shutdown(noContext), socknotify.ErrInvalid)
-	if err := s.ServeTLS(newListening(t), "none", "none"); !errors.Is(err, os.ErrNotExist) {
+	check.Is(t, s.Shutdown(noContext), socknotify.ErrInvalid)
+	if err := s.ServeTLS(conntest.Listen(t), "none", "none"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	f := newLineServer(t, nil, func(s *Server, l net.Listener) error { return s.Serve(&flakyListener{l, 3}) })
@@ -600,18 +599,18 @@ func TestServerClosesOnce(t *testing.T) {
 	var opened, closed atomic.Int64
 	clock := testclock.Install(t)
 	s := newLineServer(t, func(s *Server) { s.IdleTimeout = time.Hour }, func(s *Server, l net.Listener) error {
-		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn {
+		return s.Serve(conntest.Wrapping(l, func(c net.Conn) net.Conn {
 			opened.Add(1)
 			return &closeCounter{c, &closed}
-		}})
+		}))
 	})
 	a, b, c, d := s.dial(), s.dial(), s.dial(), s.dial()
 	s.ask(a, "x")
 	a.Close()
-	send(t, b, "panic\n")
+	conntest.Send(t, b, "panic\n")
 	s.ended(b)
 	s.ask(c, "x")
-	waitFor(t, "accepted", func() bool { return opened.Load() == 4 && s.Stats().Parked == 2 })
+	await.Until(t, "accepted", func() bool { return opened.Load() == 4 && s.Stats().Parked == 2 })
 	_, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
 	end()
 	s.ended(c)
@@ -634,32 +633,32 @@ func (c *closeCounter) Close() error {
 // A TLS connection over a wrapper has its handshake outside MaxRunning, because it begins before
 // the first byte: silent peers delay no other. Shutdown closes them.
 func TestServerHandshakeApart(t *testing.T) {
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	config := &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 	clock := testclock.Install(t)
 	s := newLineServer(t, func(s *Server) {
 		s.MaxRunning = 1
 		s.HandshakeTimeout = -1
 	}, func(s *Server, l net.Listener) error {
-		return s.Serve(tls.NewListener(wrappingListener{l, func(c net.Conn) net.Conn { return embeddingConn{c} }}, config))
+		return s.Serve(tls.NewListener(conntest.Wrapping(l, conntest.Embedding), config))
 	})
 	var silent []net.Conn
 	for range 3 {
 		silent = append(silent, s.dial())
 	}
-	waitFor(t, "accepted", func() bool { return s.Stats().Conns == 3 })
+	await.Until(t, "accepted", func() bool { return s.Stats().Conns == 3 })
 	s.secure = true
 	conn := s.dial()
 	for range 3 {
 		s.ask(conn, "text")
-		waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
+		await.Until(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
 	}
 	_, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
 	end()
 	for _, conn := range append(silent, conn) {
 		s.ended(conn)
 	}
-	wantErr(t, receive(t, s.closed), ErrServerClosed)
-	wantEmpty(t, s.closed)
+	check.Is(t, await.Value(t, s.closed), ErrServerClosed)
+	check.Empty(t, s.closed)
 }
 
 // A Unix socket holds no bytes, so nothing is read ahead before its handler is called.
@@ -668,7 +667,7 @@ func TestServerUnix(t *testing.T) {
 	s := newLineServer(t, func(s *Server) {
 		handler := s.Handler
 		s.Handler = func(conn net.Conn) error {
-			ahead <- conn.(*Conn).hasBytesAhead()
+			ahead <- parking.HasBytesAhead(conn.(*parking.Conn))
 			return handler(conn)
 		}
 	}, func(s *Server, l net.Listener) error {
@@ -680,12 +679,12 @@ func TestServerUnix(t *testing.T) {
 		close(listening)
 		return s.Serve(l)
 	})
-	receive(t, listening)
+	await.Value(t, listening)
 	conn, err := net.Dial("unix", path)
-	must(t, err)
+	check.OK(t, err)
 	defer conn.Close()
 	s.ask(conn, "text")
-	if receive(t, ahead) {
+	if await.Value(t, ahead) {
 		t.Error("bytes were read ahead")
 	}
 }
@@ -698,7 +697,7 @@ type turncoatConn struct {
 
 func (c *turncoatConn) Read(p []byte) (int, error) {
 	if c.reads++; c.reads == 2 {
-		return 0, errOwn
+		return 0, conntest.ErrOwn
 	}
 	return c.Conn.Read(p)
 }
@@ -706,10 +705,10 @@ func (c *turncoatConn) Read(p []byte) (int, error) {
 // A connection that turns out not to be parkable after it was parked is counted and logged too.
 func TestServerUnparkableLater(t *testing.T) {
 	s := newLineServer(t, nil, func(s *Server, l net.Listener) error {
-		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return &turncoatConn{Conn: c} }})
+		return s.Serve(conntest.Wrapping(l, func(c net.Conn) net.Conn { return &turncoatConn{Conn: c} }))
 	})
 	conn := s.dial()
-	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	s.ask(conn, "text")
 	if n := s.Stats().Unparkable; n != 1 {
 		t.Errorf("Unparkable is %d, want 1", n)
@@ -720,7 +719,7 @@ func TestServerUnparkableLater(t *testing.T) {
 }
 
 // An ownTimeoutConn has no socket to be found, and a timeout error of its own.
-type ownTimeoutConn struct{ opaqueConn }
+type ownTimeoutConn struct{ conntest.OpaqueConn }
 
 type ownTimeout struct{}
 
@@ -729,7 +728,7 @@ func (ownTimeout) Timeout() bool   { return true }
 func (ownTimeout) Temporary() bool { return true }
 
 func (c ownTimeoutConn) Read(p []byte) (int, error) {
-	n, err := c.opaqueConn.Read(p)
+	n, err := c.OpaqueConn.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ownTimeout{}
 	}
@@ -739,13 +738,13 @@ func (c ownTimeoutConn) Read(p []byte) (int, error) {
 // After IdleTimeout, Closed is called with os.ErrDeadlineExceeded, whatever the wrapper's error.
 func TestServerOwnTimeout(t *testing.T) {
 	s := newLineServer(t, func(s *Server) { s.IdleTimeout = 50 * time.Millisecond }, func(s *Server, l net.Listener) error {
-		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return ownTimeoutConn{opaqueConn{c}} }})
+		return s.Serve(conntest.Wrapping(l, func(c net.Conn) net.Conn { return ownTimeoutConn{conntest.OpaqueConn{Hidden: c}} }))
 	})
 	conn, _ := s.dialAsking("text", false)
 	s.ended(conn)
-	err := receive(t, s.closed)
-	wantErr(t, err, os.ErrDeadlineExceeded)
-	wantErr(t, err, ownTimeout{})
+	err := await.Value(t, s.closed)
+	check.Is(t, err, os.ErrDeadlineExceeded)
+	check.Is(t, err, ownTimeout{})
 }
 
 // A faultyConn panics in the methods that faults names.
@@ -792,20 +791,20 @@ func TestServerMethodPanics(t *testing.T) {
 		for _, opaque := range []bool{false, true} {
 			var made atomic.Int64
 			s := newLineServer(t, func(s *Server) { s.MaxConnsPerAddr = 1 }, func(s *Server, l net.Listener) error {
-				return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn {
+				return s.Serve(conntest.Wrapping(l, func(c net.Conn) net.Conn {
 					if made.Add(1) == 1 {
 						c = &faultyConn{c, faults}
 					}
 					if opaque {
-						c = opaqueConn{c}
+						c = conntest.Opaque(c)
 					}
 					return c
-				}})
+				}))
 			})
 			conn := s.dial()
 			conn.Write([]byte("error\n"))
 			s.ended(conn)
-			waitFor(t, faults+": ended", func() bool {
+			await.Until(t, faults+": ended", func() bool {
 				n := s.Stats()
 				s.mu.Lock()
 				defer s.mu.Unlock()

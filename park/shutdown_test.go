@@ -6,16 +6,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/serving/nowait"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/testclock"
@@ -28,11 +29,11 @@ func shutDown(t *testing.T, clock *testclock.Clock, shutdown func() error) (resu
 	go func() { result <- shutdown() }()
 	return result, func() {
 		t.Helper()
-		waitFor(t, "Shutdown returns", func() bool {
+		await.Until(t, "Shutdown returns", func() bool {
 			clock.Advance(serving.FirstRequestTime)
 			select {
 			case err := <-result:
-				must(t, err)
+				check.OK(t, err)
 				return true
 			default:
 				return false
@@ -60,9 +61,9 @@ func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
 			})
 			dial := func() net.Conn {
 				conn, err := net.Dial("tcp", s.address)
-				must(t, err)
+				check.OK(t, err)
 				t.Cleanup(func() { conn.Close() })
-				conn.SetDeadline(time.Now().Add(2 * timeout))
+				conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 				if secure {
 					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 				}
@@ -72,7 +73,7 @@ func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
 			in := bufio.NewReader(used)
 			s.ask(used, in)
 			fresh := dial()
-			waitFor(t, "accepted, and parked", func() bool {
+			await.Until(t, "accepted, and parked", func() bool {
 				accepted := s.connCount()
 				if first != nil {
 					accepted += first.Stats().Parked
@@ -91,16 +92,16 @@ func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
 				c.Close()
 				t.Error("the listener is open")
 			}
-			wantErr(t, s.HTTPServer.Serve(newListening(t)), http.ErrServerClosed)
-			wantEmpty(t, result)
-			send(t, fresh, hello)
+			check.Is(t, s.HTTPServer.Serve(conntest.Listen(t)), http.ErrServerClosed)
+			check.Empty(t, result)
+			conntest.Send(t, fresh, hello)
 			r, err := http.ReadResponse(bufio.NewReader(fresh), nil)
-			must(t, err)
+			check.OK(t, err)
 			if body, err := io.ReadAll(r.Body); err != nil || string(body) != "hello\n" || !r.Close {
 				t.Errorf("%q, %v, Connection: close is %t", body, err, r.Close)
 			}
-			must(t, receive(t, result))
-			waitFor(t, "closed", func() bool { return s.closedCount(2) == 2 })
+			check.OK(t, await.Value(t, result))
+			await.Until(t, "closed", func() bool { return s.closedCount(2) == 2 })
 		})
 	}
 }
@@ -111,7 +112,7 @@ func TestHTTPListenerClosed(t *testing.T) {
 	for _, end := range []string{"handshake", "silence"} {
 		t.Run(end, func(t *testing.T) {
 			clock := testclock.Install(t)
-			ln := newListening(t)
+			ln := conntest.Listen(t)
 			s := &HTTPServer{Server: &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}}
 			withTLS(t)(s)
 			accepted := make(chan struct{}, 1)
@@ -123,34 +124,34 @@ func TestHTTPListenerClosed(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- serveTLS(s, ln) }()
 			raw, err := net.Dial("tcp", ln.Addr().String())
-			must(t, err)
+			check.OK(t, err)
 			defer raw.Close()
-			receive(t, accepted)
+			await.Value(t, accepted)
 			ln.Close()
 			if end == "handshake" {
 				conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
-				conn.SetDeadline(time.Now().Add(2 * timeout))
-				send(t, conn, hello)
+				conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
+				conntest.Send(t, conn, hello)
 				r, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				must(t, err)
+				check.OK(t, err)
 				if r.StatusCode != http.StatusOK {
 					t.Error(r.Status)
 				}
-				wantErr(t, receive(t, served), net.ErrClosed)
+				check.Is(t, await.Value(t, served), net.ErrClosed)
 			} else {
-				waitFor(t, "Serve returns", func() bool {
+				await.Until(t, "Serve returns", func() bool {
 					clock.Advance(serving.FirstRequestTime)
 					select {
 					case err := <-served:
-						wantErr(t, err, net.ErrClosed)
+						check.Is(t, err, net.ErrClosed)
 						return true
 					default:
 						return false
 					}
 				})
 			}
-			must(t, s.Close())
-			must(t, s.Shutdown(t.Context()))
+			check.OK(t, s.Close())
+			check.OK(t, s.Shutdown(t.Context()))
 		})
 	}
 }
@@ -170,12 +171,12 @@ func TestServerShutdownAnswersFirstMessage(t *testing.T) {
 				clock := testclock.Install(t)
 				s := newLineServer(t, func(s *Server) {
 					s.Backend = backend
-					s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+					s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{conntest.Certificate(t)}}
 				}, serve)
 				s.secure = name == "TLS"
 				used, fresh, silent := s.dial(), s.dial(), s.dial()
 				s.ask(used, "x")
-				waitFor(t, "accepted", func() bool {
+				await.Until(t, "accepted", func() bool {
 					n := s.Stats()
 					if name == "Listener" {
 						n.Conns += first.Stats().Parked
@@ -184,45 +185,17 @@ func TestServerShutdownAnswersFirstMessage(t *testing.T) {
 				})
 				result, end := shutDown(t, clock, func() error { return s.Shutdown(t.Context()) })
 				s.ended(used)
-				wantErr(t, receive(t, s.closed), ErrServerClosed)
-				wantEmpty(t, result)
+				check.Is(t, await.Value(t, s.closed), ErrServerClosed)
+				check.Empty(t, result)
 				s.ask(fresh, "first")
 				s.ended(fresh)
-				wantErr(t, receive(t, s.closed), ErrServerClosed)
-				wantEmpty(t, result)
+				check.Is(t, await.Value(t, s.closed), ErrServerClosed)
+				check.Empty(t, result)
 				end()
 				s.ended(silent)
 			})
 		})
 	}
-}
-
-// A parked connection whose bytes have arrived when it is evicted is not closed before they are read: it would be reset.
-func TestEvictReadable(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no way to ask a socket of package net")
-	}
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		for _, text := range []string{"hello", ""} {
-			l := newLot(t, Config{Backend: backend})
-			server, client := pair(t, "tcp")
-			f, outcomes := reader()
-			must(t, l.Park(server, f))
-			pc := l.findConn(server)
-			pc.mu.Lock() // no worker makes the call
-			if text != "" {
-				send(t, client, text)
-				raw, err := server.(syscall.Conn).SyscallConn()
-				must(t, err)
-				waitFor(t, "the bytes have arrived", nowait.Of(raw).Readable)
-			}
-			l.evictLocked(pc)
-			pc.mu.Unlock()
-			if o := receive(t, outcomes); o.text != text || (o.err == nil) != (text != "") {
-				t.Errorf("%+v, want %q", o, text)
-			}
-		}
-	})
 }
 
 // A request of a busy connection that comes during Shutdown is answered, or its handler is not called: a client may then send
@@ -238,8 +211,8 @@ func TestHTTPShutdownServesWhole(t *testing.T) {
 			var clients sync.WaitGroup
 			for range 4 {
 				conn, err := net.Dial("tcp", s.address)
-				must(t, err)
-				conn.SetDeadline(time.Now().Add(2 * timeout))
+				check.OK(t, err)
+				conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 				clients.Go(func() {
 					defer conn.Close()
 					for in := bufio.NewReader(conn); ; {
@@ -253,8 +226,8 @@ func TestHTTPShutdownServesWhole(t *testing.T) {
 					}
 				})
 			}
-			waitFor(t, "requests are answered", func() bool { return answers.Load() >= 20 })
-			must(t, s.Shutdown(t.Context()))
+			await.Until(t, "requests are answered", func() bool { return answers.Load() >= 20 })
+			check.OK(t, s.Shutdown(t.Context()))
 			clients.Wait()
 			if calls, answers := calls.Load(), answers.Load(); calls != answers {
 				t.Fatalf("Linger %v: %d calls, %d answers", linger, calls, answers)
@@ -273,8 +246,8 @@ func TestServerCloseBehindListener(t *testing.T) {
 	})
 	used, silent := s.dial(), s.dial()
 	s.ask(used, "x")
-	waitFor(t, "accepted", func() bool { return first.Stats().Parked == 1 })
-	must(t, s.Close())
+	await.Until(t, "accepted", func() bool { return first.Stats().Parked == 1 })
+	check.OK(t, s.Close())
 	s.ended(used)
 	s.ended(silent)
 }

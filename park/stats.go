@@ -1,9 +1,6 @@
 package park
 
 import (
-	"context"
-	"runtime/pprof"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify/metrics"
@@ -84,46 +81,6 @@ type Stats struct {
 	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a
 	// Server or a listener, the connections that are served without being parked for this reason.
 	Unparkable uint64
-}
-
-type counters struct {
-	parked  atomic.Int64
-	running atomic.Int64
-	parks   atomic.Uint64
-	atOnce  atomic.Uint64
-	expired atomic.Uint64
-
-	unparkable atomic.Uint64
-	callTime   metrics.Recorder
-}
-
-// Stats returns the current counters.
-func (l *Lot) Stats() Stats {
-	c := &l.workers
-	c.mu.Lock()
-	workers, backlog := c.waiting+c.running, len(c.backlog)
-	c.mu.Unlock()
-	s := Stats{
-		Parked:  int(l.stats.parked.Load()),
-		Waiting: backlog,
-		Running: int(l.stats.running.Load()),
-		Workers: workers,
-		Panics:  l.log.Panics(),
-		Parks:   l.stats.parks.Load(),
-		AtOnce:  l.stats.atOnce.Load(),
-		Expired: l.stats.expired.Load(),
-
-		Unparkable: l.stats.unparkable.Load(),
-	}
-	l.stats.callTime.AddTo(&s.CallTime)
-	return s
-}
-
-// label labels the calling goroutine in profiles.
-func (l *Lot) label() {
-	if name := l.config.Name; name != "" {
-		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", name)))
-	}
 }
 
 // add adds the counters of another lot.

@@ -11,24 +11,29 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A lot that measures its functions has one duration for each that has returned, and its workers are labelled.
 func TestStatsCallTime(t *testing.T) {
 	lot, err := New(Config{TimeCalls: true, Name: "cars"})
-	must(t, err)
+	check.OK(t, err)
 	defer lot.Shutdown(context.Background())
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	defer ln.Close()
 	client, err := net.Dial("tcp", ln.Addr().String())
-	must(t, err)
+	check.OK(t, err)
 	defer client.Close()
 	conn, err := ln.Accept()
-	must(t, err)
+	check.OK(t, err)
 	var profile strings.Builder
 	done := make(chan struct{})
-	must(t, lot.Park(conn, func(c net.Conn) {
+	check.OK(t, lot.Park(conn, func(c net.Conn) {
 		pprof.Lookup("goroutine").WriteTo(&profile, 1)
 		c.Close()
 		close(done)
@@ -36,36 +41,36 @@ func TestStatsCallTime(t *testing.T) {
 	if h := lot.Stats().CallTime; h.Count() != 0 {
 		t.Errorf("%+v before the call", h)
 	}
-	send(t, client, "x")
-	receive(t, done)
-	waitFor(t, "the call is measured", func() bool { h := lot.Stats().CallTime; return h.Count() == 1 && h.Sum > 0 })
+	conntest.Send(t, client, "x")
+	await.Value(t, done)
+	await.Until(t, "the call is measured", func() bool { h := lot.Stats().CallTime; return h.Count() == 1 && h.Sum > 0 })
 	if want := `# labels: {"socknotify_server":"cars"}`; !strings.Contains(profile.String(), want) {
 		t.Errorf("no %s in\n%s", want, profile.String())
 	}
 }
 
 func TestServerStats(t *testing.T) {
-	cert := certificate(t)
+	cert := conntest.Certificate(t)
 	s := newLineServer(t, func(s *Server) { s.TimeCalls, s.MaxConns, s.MaxConnsPerAddr = true, 4, 3 }, func(s *Server, l net.Listener) error {
 		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
 		return s.ServeTLS(l, "", "")
 	})
 	s.secure = true
-	waitFor(t, "the server is ready", s.Ready)
+	await.Until(t, "the server is ready", s.Ready)
 	conn := s.dial()
 	s.ask(conn, "one")
 	s.ask(conn, "two")
-	waitFor(t, "calls are counted", func() bool {
+	await.Until(t, "calls are counted", func() bool {
 		st := s.Stats()
 		return st.Calls == 2 && st.CallTime.Count() == 2 && st.Handshakes == 1 && st.Conns == 1
 	})
 	broken := s.dial()
-	send(t, broken.(interface{ NetConn() net.Conn }).NetConn(), "not TLS at all")
-	waitFor(t, "the handshake has failed", func() bool { return s.Stats().Rejected == 1 })
-	waitFor(t, "it is gone", func() bool { return s.Stats().Conns == 1 })
-	send(t, conn, "panic\n")
-	waitFor(t, "the panic is counted", func() bool { return s.Stats().Panics == 1 })
-	waitFor(t, "the connection is gone", func() bool { return s.Stats().Conns == 0 })
+	conntest.Send(t, broken.(interface{ NetConn() net.Conn }).NetConn(), "not TLS at all")
+	await.Until(t, "the handshake has failed", func() bool { return s.Stats().Rejected == 1 })
+	await.Until(t, "it is gone", func() bool { return s.Stats().Conns == 1 })
+	conntest.Send(t, conn, "panic\n")
+	await.Until(t, "the panic is counted", func() bool { return s.Stats().Panics == 1 })
+	await.Until(t, "the connection is gone", func() bool { return s.Stats().Conns == 0 })
 	for range 3 {
 		s.ask(s.dial(), "held open")
 	}
@@ -86,22 +91,22 @@ func TestServerReady(t *testing.T) {
 		s.Handler = func(net.Conn) error {
 			close(entered)
 			<-leave
-			return errOwn
+			return conntest.ErrOwn
 		}
 	}, nil)
-	waitFor(t, "the server is ready", s.Ready)
-	send(t, s.dial(), "x")
-	receive(t, entered)
+	await.Until(t, "the server is ready", s.Ready)
+	conntest.Send(t, s.dial(), "x")
+	await.Value(t, entered)
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(context.Background()) }()
-	waitFor(t, "it is not ready", func() bool { return !s.Ready() })
+	await.Until(t, "it is not ready", func() bool { return !s.Ready() })
 	select {
 	case err := <-down:
 		t.Errorf("Shutdown has returned before the call: %v", err)
 	default:
 	}
 	close(leave)
-	must(t, receive(t, down))
+	check.OK(t, await.Value(t, down))
 }
 
 // The counts of an HTTPServer stay when a Serve returns.
@@ -118,7 +123,7 @@ func TestHTTPStats(t *testing.T) {
 			io.WriteString(w, "ok")
 		})
 	}, nil)
-	waitFor(t, "the server is ready", s.Ready)
+	await.Until(t, "the server is ready", s.Ready)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	get := func(path string) error {
@@ -130,17 +135,17 @@ func TestHTTPStats(t *testing.T) {
 		_, err = io.ReadAll(r.Body)
 		return err
 	}
-	must(t, get("/"))
-	must(t, get("/"))
-	waitFor(t, "requests are counted", func() bool {
+	check.OK(t, get("/"))
+	check.OK(t, get("/"))
+	await.Until(t, "requests are counted", func() bool {
 		st := s.HTTPServer.Stats()
 		return st.Calls == 2 && st.CallTime.Count() == 2 && st.Parked == 1 && st.Parks >= 1 && len(s.Lots()) == 1
 	})
-	must(t, get("/"))
+	check.OK(t, get("/"))
 	for i, bad := range []string{"GET / HTTP/1.1\r\n\r\n", "nonsense\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n"} {
 		conn, err := net.Dial("tcp", s.address)
-		must(t, err)
+		check.OK(t, err)
 		go io.WriteString(conn, bad) // the answer may come before all is sent
 		if b, _ := io.ReadAll(conn); !strings.Contains(string(b), "HTTP/1.1 4") {
 			t.Errorf("%.40q is answered by %q", bad, b)
@@ -152,14 +157,14 @@ func TestHTTPStats(t *testing.T) {
 	}
 	held := make(chan error, 1)
 	go func() { held <- get("/hold") }()
-	receive(t, entered)
+	await.Value(t, entered)
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(context.Background()) }()
-	waitFor(t, "it is not ready", func() bool { return !s.Ready() })
+	await.Until(t, "it is not ready", func() bool { return !s.Ready() })
 	close(leave)
-	must(t, receive(t, held))
-	must(t, receive(t, down))
-	waitFor(t, "Serve has returned", func() bool { return len(s.Lots()) == 0 })
+	check.OK(t, await.Value(t, held))
+	check.OK(t, await.Value(t, down))
+	await.Until(t, "Serve has returned", func() bool { return len(s.Lots()) == 0 })
 	if st := s.HTTPServer.Stats(); st.Calls != 5 || st.Rejected != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 5 {
 		t.Errorf("at the end: %+v", st)
 	}
@@ -176,7 +181,7 @@ func TestHTTPConns(t *testing.T) {
 				switch r.URL.Path {
 				case "/hijack":
 					conn, _, err := http.NewResponseController(w).Hijack()
-					must(t, err)
+					check.OK(t, err)
 					conn.Close()
 				case "/panic":
 					panic(http.ErrAbortHandler)
@@ -192,15 +197,15 @@ func TestHTTPConns(t *testing.T) {
 		}
 		want := func(what string, conns int) {
 			t.Helper()
-			waitFor(t, what, func() bool { st := p.Stats(); return st.Conns == conns && st.Accepted == accepted })
+			await.Until(t, what, func() bool { st := p.Stats(); return st.Conns == conns && st.Accepted == accepted })
 		}
 		silent, _ := dial()
 		want("one that has sent nothing", 1)
 		idle, idleIn := dial()
 		for range 3 {
-			send(t, idle, hello)
+			conntest.Send(t, idle, hello)
 			answered(t, idleIn, "GET")
-			waitFor(t, "parked", func() bool { return p.Stats().Parked == 1 })
+			await.Until(t, "parked", func() bool { return p.Stats().Parked == 1 })
 		}
 		want("an idle one", 2)
 		waiting, waitingIn := dial()
@@ -211,20 +216,20 @@ func TestHTTPConns(t *testing.T) {
 		want("it was answered", 3)
 		for _, path := range []string{"/hijack", "/panic"} {
 			conn, in := dial()
-			send(t, conn, request("GET", path))
+			conntest.Send(t, conn, request("GET", path))
 			io.Copy(io.Discard, in)
 			want(path, 3)
 		}
 		conn, in := dial()
-		send(t, conn, "nonsense\r\n\r\n")
+		conntest.Send(t, conn, "nonsense\r\n\r\n")
 		io.Copy(io.Discard, in)
 		conn.Close()
 		want("one that was refused", 3)
 		if secure {
 			accepted++
 			raw, err := net.Dial("tcp", p.address)
-			must(t, err)
-			send(t, raw, "no handshake at all")
+			check.OK(t, err)
+			conntest.Send(t, raw, "no handshake at all")
 			io.Copy(io.Discard, raw)
 			raw.Close()
 			want("one without a handshake", 3)

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/nethttp"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/clock"
@@ -86,9 +88,9 @@ func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
 	if w == nil || r == nil || register == nil || then == nil {
 		return fmt.Errorf("park: suspend: %w: nil", socknotify.ErrInvalid)
 	}
-	inner := innermost(w)
+	inner := nethttp.Innermost(w)
 	s, _ := r.Context().Value(sessionKey{}).(*session)
-	if !isResponse(inner) {
+	if !nethttp.IsResponse(inner) {
 		s = nil
 	}
 	if s != nil && s.hijacked {
@@ -154,18 +156,18 @@ func (s *session) take(w http.ResponseWriter) (next []byte, err error) {
 				panic(v)
 			}
 		}()
-		_, _, next, err = hijack(w)
+		_, _, next, err = nethttp.Hijack(w)
 	}()
 	switch {
 	case !s.hijacked:
-		_, _, next, err = hijack(s.served.w)
+		_, _, next, err = nethttp.Hijack(s.served.w)
 	case err != nil:
 		s.hc.finish() // it cannot be used any more
 	}
 	if err != nil {
 		return nil, err
 	}
-	_, unread := s.detach()
+	_, unread := s.Detach()
 	return append(next, unread...), nil
 }
 
@@ -230,41 +232,14 @@ func withCause(parent context.Context, cause error) context.Context {
 	return ctx
 }
 
-// innermost returns the ResponseWriter below all that have an Unwrap method.
-func innermost(w http.ResponseWriter) http.ResponseWriter {
-	for {
-		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return w
-		}
-		w = u.Unwrap()
-	}
-}
-
-// isResponse reports whether w is net/http's own ResponseWriter for HTTP/1.
-func isResponse(w http.ResponseWriter) bool { return isOfHTTP(w, "response") }
-
-// isOfHTTP reports whether v points to a value of the type of net/http that has the name.
-func isOfHTTP(v any, name string) bool {
-	t := reflect.TypeOf(v)
-	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http" &&
-		t.Elem().Name() == name
-}
-
 // canSuspend reports whether the request that the session serves can wait without a goroutine.
 // inner is net/http's ResponseWriter. The state of the answer and of the body is not exported. If
 // it cannot be found, because net/http has changed, the request waits with its goroutine.
 func (s *session) canSuspend(inner http.ResponseWriter) bool {
 	x := &s.served
 	return x.w == inner && s.hc.onReady != nil && x.major == 1 && validToken(x.method) &&
-		!is(pointedStruct(reflect.ValueOf(inner)), "wroteHeader", true) &&
+		!nethttp.FieldIs(nethttp.Pointed(reflect.ValueOf(inner)), "wroteHeader", true) &&
 		x.w.Header().Get("Content-Encoding") == "" && x.consumed()
-}
-
-// is reports whether a field of a struct has the value, or is not there.
-func is(v reflect.Value, field string, value bool) bool {
-	f := v.FieldByName(field)
-	return f.Kind() != reflect.Bool || f.Bool() == value
 }
 
 // consumed reports whether nothing is left of the body that net/http reads from the connection. If
@@ -273,32 +248,14 @@ func (x *served) consumed() bool {
 	if x.body == nil || x.body == http.NoBody {
 		return true
 	}
-	v := pointedStruct(reflect.ValueOf(x.body))
+	v := nethttp.Pointed(reflect.ValueOf(x.body))
 	if below := v.FieldByName("readCloser"); below.Kind() == reflect.Interface {
-		v = pointedStruct(below.Elem()) // Expect: 100-continue
+		v = nethttp.Pointed(below.Elem()) // Expect: 100-continue
 	}
-	if is(v, "sawEOF", false) {
+	if nethttp.FieldIs(v, "sawEOF", false) {
 		x.body.Read(make([]byte, 1))
 	}
-	return !is(v, "sawEOF", false)
-}
-
-// hasBodyLeft reports whether net/http has not read the whole body of the request that w answers. It
-// does not know that of other ResponseWriters.
-func hasBodyLeft(w http.ResponseWriter) bool {
-	if !isResponse(w) {
-		return false
-	}
-	body := pointedStruct(reflect.ValueOf(w)).FieldByName("reqBody")
-	return body.Kind() == reflect.Interface && !is(pointedStruct(body.Elem()), "sawEOF", true)
-}
-
-// pointedStruct returns the struct that a pointer points to, or an empty one.
-func pointedStruct(v reflect.Value) reflect.Value {
-	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-		return v.Elem()
-	}
-	return reflect.ValueOf(struct{}{})
+	return !nethttp.FieldIs(v, "sawEOF", false)
 }
 
 // validToken reports whether a method can be written as it is.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+
 	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
@@ -45,12 +47,12 @@ func measureResume(b *testing.B, kind string, secure bool) {
 	for round := range resumeRounds + 1 {
 		clients.Say("poll")
 		before, err := strconv.ParseFloat(server.Say("cpu"), 64)
-		must(b, err)
+		check.OK(b, err)
 		var m, n float64
 		_, err = fmt.Sscan(clients.Say("resume"), &m, &n)
-		must(b, err)
+		check.OK(b, err)
 		after, err := strconv.ParseFloat(server.Say("cpu"), 64)
-		must(b, err)
+		check.OK(b, err)
 		if round > 0 { // the first one fills the pools
 			cpu, p50, p99 = cpu+after-before, p50+m, p99+n
 		}
@@ -64,7 +66,7 @@ func measureResume(b *testing.B, kind string, secure bool) {
 // runPollers has clients that poll, and has the server resume them, as measureResume says.
 func runPollers(address string, secure bool) {
 	dial := func() (net.Conn, *bufio.Reader) {
-		conn, err := dialIdle(address, secure)
+		conn, err := idling.Dial(address, secure)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -13,6 +13,9 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 )
@@ -96,8 +99,8 @@ func TestSuspendBlocks(t *testing.T) {
 			p := newPoll(t, c.kind, nil, c.wrap)
 			conn, in := p.dial()
 			for range 2 {
-				send(t, conn, "POST /poll HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody")
-				q := receive(t, p.waits)
+				conntest.Send(t, conn, "POST /poll HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody")
+				q := await.Value(t, p.waits)
 				if st := p.Stats(); st.Blocked != c.blocks || st.Suspended != 1 {
 					t.Fatalf("%+v", st)
 				}
@@ -127,7 +130,7 @@ func TestSuspendBlockedEnds(t *testing.T) {
 			return http.TimeoutHandler(h, time.Millisecond, "too late")
 		})
 		conn, in := p.dial()
-		send(t, conn, pollText)
+		conntest.Send(t, conn, pollText)
 		status, _, body := answered(t, in, "GET")
 		if status != http.StatusServiceUnavailable || body != "too late" {
 			t.Fatalf("%d %q", status, body)
@@ -144,9 +147,9 @@ func TestSuspendBlockedEnds(t *testing.T) {
 			}
 			clock.Advance(time.Minute)
 		}()
-		must(t, SuspendWith(w, r, SuspendOptions{Timeout: time.Minute}, func(*Suspended) {},
+		check.OK(t, SuspendWith(w, r, SuspendOptions{Timeout: time.Minute}, func(*Suspended) {},
 			func(_ http.ResponseWriter, r *http.Request) { got <- context.Cause(r.Context()) }))
-		wantErr(t, receive(t, got), ErrWaitTimeout)
+		check.Is(t, await.Value(t, got), ErrWaitTimeout)
 	})
 	t.Run("the client goes", func(t *testing.T) {
 		p := &poll{waits: make(chan *Suspended, 1), ends: make(chan error, 1)}
@@ -156,8 +159,8 @@ func TestSuspendBlockedEnds(t *testing.T) {
 		defer s.Close()
 		p.address = s.Listener.Addr().String()
 		conn, _ := p.dial()
-		send(t, conn, pollText)
-		q := receive(t, p.waits)
+		conntest.Send(t, conn, pollText)
+		q := await.Value(t, p.waits)
 		conn.Close()
 		p.wantEnd(ErrClientGone)
 		if q.Resume() {
@@ -167,9 +170,9 @@ func TestSuspendBlockedEnds(t *testing.T) {
 	t.Run("Shutdown", func(t *testing.T) {
 		p := newPoll(t, "opaque", nil, nil)
 		conn, in := p.dial()
-		send(t, conn, pollText)
-		receive(t, p.waits)
-		must(t, p.Shutdown(t.Context()))
+		conntest.Send(t, conn, pollText)
+		await.Value(t, p.waits)
+		check.OK(t, p.Shutdown(t.Context()))
 		p.wantEnd(http.ErrServerClosed)
 		p.wantAnswer(in)
 	})
@@ -183,15 +186,15 @@ func TestSuspendBlockedEnds(t *testing.T) {
 			})
 		})
 		conn, in := p.dial()
-		send(t, conn, pollText)
-		receive(t, entered)
+		conntest.Send(t, conn, pollText)
+		await.Value(t, entered)
 		ended := make(chan error, 1)
 		go func() { ended <- p.Shutdown(t.Context()) }()
-		waitFor(t, "Shutdown has begun", p.waitsClosed)
+		await.Until(t, "Shutdown has begun", p.waitsClosed)
 		close(release)
 		p.wantEnd(http.ErrServerClosed)
 		p.wantAnswer(in)
-		must(t, receive(t, ended))
+		check.OK(t, await.Value(t, ended))
 	})
 }
 
@@ -204,7 +207,7 @@ func TestSuspendRecorder(t *testing.T) {
 	waits := make(chan *Suspended, 1)
 	go func() { (<-waits).Resume() }()
 	register := func(q *Suspended) { waits <- q }
-	must(t, Suspend(w, r, register, func(w http.ResponseWriter, r *http.Request) {
+	check.OK(t, Suspend(w, r, register, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.Context().Value(middlewareKey{}) == nil {
 			t.Errorf("%v, %v", err, r.Context())
@@ -216,7 +219,7 @@ func TestSuspendRecorder(t *testing.T) {
 	}
 	r = httptest.NewRequest("POST", "/", strings.NewReader("body"))
 	err := SuspendWith(w, r, SuspendOptions{MaxBody: 3}, register, func(http.ResponseWriter, *http.Request) {})
-	wantErr(t, err, ErrTooLong)
+	check.Is(t, err, ErrTooLong)
 }
 
 // HTTP/2 of net/http keeps the goroutine.
@@ -227,7 +230,7 @@ func TestSuspendHTTP2(t *testing.T) {
 	defer tr.CloseIdleConnections()
 	go func() { (<-p.waits).Resume() }()
 	res, err := (&http.Client{Transport: tr}).Get("https://" + p.address + "/poll")
-	must(t, err)
+	check.OK(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.ProtoMajor != 2 || string(body) != "answer\n" {
@@ -244,14 +247,14 @@ func TestSuspendParkingFails(t *testing.T) {
 	p := newPoll(t, "plain", func(p *poll) { registerElsewhere(t, p.Server) }, nil)
 	conn, in := p.dial()
 	for range 2 {
-		send(t, conn, pollText)
-		receive(t, p.waits).Resume()
+		conntest.Send(t, conn, pollText)
+		await.Value(t, p.waits).Resume()
 		p.wantAnswer(in)
 		p.wantEnd(nil)
 	}
-	send(t, conn, pollText)
-	receive(t, p.waits)
-	must(t, p.Shutdown(t.Context()))
+	conntest.Send(t, conn, pollText)
+	await.Value(t, p.waits)
+	check.OK(t, p.Shutdown(t.Context()))
 	p.wantEnd(http.ErrServerClosed)
 	p.wantAnswer(in)
 }
@@ -267,11 +270,11 @@ func TestSuspendGzip(t *testing.T) {
 		})
 	})
 	conn, in := p.dial()
-	send(t, conn, pollText)
-	receive(t, p.waits).Resume()
+	conntest.Send(t, conn, pollText)
+	await.Value(t, p.waits).Resume()
 	_, header, body := answered(t, in, "GET")
 	z, err := gzip.NewReader(strings.NewReader(body))
-	must(t, err)
+	check.OK(t, err)
 	text, err := io.ReadAll(z)
 	if err != nil || string(text) != "answer\n" || header.Get("Content-Encoding") != "gzip" {
 		t.Fatalf("%q %v %v", text, err, header)
@@ -292,5 +295,5 @@ var errTest = errors.New("of the test")
 func TestSuspendBadBody(t *testing.T) {
 	body := io.MultiReader(strings.NewReader("some"), iotest.ErrReader(errTest))
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", body)
-	wantErr(t, Suspend(w, r, func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}), errTest)
+	check.Is(t, Suspend(w, r, func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}), errTest)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
@@ -48,7 +49,7 @@ func TestSuspendExchanges(t *testing.T) {
 				for {
 					select {
 					case q := <-parked:
-						waitFor(t, "parked", func() bool { return q.decided() || waits.parked() == 1 })
+						await.Until(t, "parked", func() bool { return q.decided() || waits.parked() == 1 })
 						q.Resume()
 					case <-done:
 						return

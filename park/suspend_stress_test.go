@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
@@ -26,7 +28,7 @@ func TestSuspendStress(t *testing.T) {
 		server := &HTTPServer{EndSuspended: rand.IntN(3) == 0, Server: &http.Server{Handler: s}}
 		life := time.Duration(100+rand.IntN(400)) * time.Millisecond
 		s.serve(server, life, s.runClient, func() error { return endInAWay(server) })
-		waitFor(s.t, "then has run for all", func() bool { return s.registers.Load() == s.thens.Load() })
+		await.Until(s.t, "then has run for all", func() bool { return s.registers.Load() == s.thens.Load() })
 		s.resumers.Wait()
 		if st := server.Stats(); st.Suspended != 0 || st.SuspendedBytes != 0 || st.Blocked != 0 {
 			s.t.Errorf("%+v", st)
@@ -88,7 +90,7 @@ func (s *suspendStress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // endInAWay ends a server in one of several ways.
 func endInAWay(server *HTTPServer) error {
-	ctx, stop := context.WithTimeout(context.Background(), timeout)
+	ctx, stop := context.WithTimeout(context.Background(), conntest.Timeout)
 	defer stop()
 	switch rand.IntN(4) {
 	case 0:
@@ -105,7 +107,7 @@ func (s *suspendStress) runClient(_ context.Context, raw net.Conn) {
 	if s.secure {
 		conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
 	}
-	conn.SetDeadline(time.Now().Add(2 * timeout))
+	conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 	in := bufio.NewReader(conn)
 	for range 1 + rand.IntN(5) {
 		var text strings.Builder

@@ -22,7 +22,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/nethttp"
+
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 	"github.com/socknotify/socknotify/internal/test/testclock"
@@ -72,11 +78,11 @@ func newPoll(t testing.TB, kind string, set func(*poll),
 		serve = serveTLS
 	case "opaque":
 		serve = func(s *HTTPServer, ln net.Listener) error {
-			return s.Serve(wrappingListener{ln, func(c net.Conn) net.Conn { return opaqueConn{c} }})
+			return s.Serve(conntest.Wrapping(ln, conntest.Opaque))
 		}
 	case "wrapped":
 		serve = func(s *HTTPServer, ln net.Listener) error {
-			return s.Serve(wrappingListener{ln, func(c net.Conn) net.Conn { return &countingConn{Conn: c} }})
+			return s.Serve(conntest.Wrapping(ln, func(c net.Conn) net.Conn { return &countingConn{Conn: c} }))
 		}
 	}
 	configure := func(s *HTTPServer) {
@@ -101,9 +107,9 @@ func newPoll(t testing.TB, kind string, set func(*poll),
 func (p *poll) dial() (net.Conn, *bufio.Reader) {
 	p.t.Helper()
 	conn, err := net.Dial("tcp", p.address)
-	must(p.t, err)
+	check.OK(p.t, err)
 	p.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(2 * timeout))
+	conn.SetDeadline(time.Now().Add(2 * conntest.Timeout))
 	if p.secure {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
@@ -113,8 +119,8 @@ func (p *poll) dial() (net.Conn, *bufio.Reader) {
 // poll sends a request, and returns it when it waits.
 func (p *poll) poll(conn net.Conn, text string) *Suspended {
 	p.t.Helper()
-	send(p.t, conn, text)
-	q := receive(p.t, p.waits)
+	conntest.Send(p.t, conn, text)
+	q := await.Value(p.t, p.waits)
 	p.waitParked(q)
 	return q
 }
@@ -122,13 +128,12 @@ func (p *poll) poll(conn net.Conn, text string) *Suspended {
 // waitParked waits until the connection of a waiting request is parked.
 func (p *poll) waitParked(q *Suspended) {
 	p.t.Helper()
-	waitFor(p.t, "the request waits in the lot", func() bool {
+	await.Until(p.t, "the request waits in the lot", func() bool {
 		parked := false
 		for _, l := range p.Lots() {
-			l.conns.all(func(pc *parkedConn) {
-				pc.mu.Lock()
-				defer pc.mu.Unlock()
-				parked = parked || pc.state != unparked && pc.conn == net.Conn(suspendedConn{q: q})
+			l.engine.EvictAll(func(conn net.Conn) (stays bool) {
+				parked = parked || conn == net.Conn(suspendedConn{q: q})
+				return true
 			})
 		}
 		return parked
@@ -139,9 +144,9 @@ func (p *poll) waitParked(q *Suspended) {
 func answered(t testing.TB, in *bufio.Reader, method string) (int, http.Header, string) {
 	t.Helper()
 	r, err := http.ReadResponse(in, &http.Request{Method: method})
-	must(t, err)
+	check.OK(t, err)
 	body, err := io.ReadAll(r.Body)
-	must(t, err)
+	check.OK(t, err)
 	if r.Close { // package http takes it away
 		r.Header.Set("Connection", "close")
 	}
@@ -158,10 +163,10 @@ func (p *poll) wantAnswer(in *bufio.Reader) {
 // wantEnd verifies the cause with which then was called, and that it was called once.
 func (p *poll) wantEnd(want error) {
 	p.t.Helper()
-	if got := receive(p.t, p.ends); !errors.Is(got, want) || (want == nil) != (got == nil) {
+	if got := await.Value(p.t, p.ends); !errors.Is(got, want) || (want == nil) != (got == nil) {
 		p.t.Fatalf("then got %v, want %v", got, want)
 	}
-	wantEmpty(p.t, p.ends)
+	check.Empty(p.t, p.ends)
 }
 
 var pollText = request("GET", "/poll")
@@ -186,7 +191,7 @@ func TestSuspend(t *testing.T) {
 					}
 					p.wantAnswer(in)
 					p.wantEnd(nil)
-					waitFor(t, "idle", func() bool { return p.Stats().Parked == 1 })
+					await.Until(t, "idle", func() bool { return p.Stats().Parked == 1 })
 				}
 				st := p.Stats()
 				if st.Suspended != 0 || st.SuspendedBytes != 0 || st.Resumed != 3 ||
@@ -219,12 +224,12 @@ func TestSuspendResumeEarly(t *testing.T) {
 			})
 			conn, in := p.dial()
 			late = true
-			send(t, conn, pollText)
-			q := receive(t, p.waits)
+			conntest.Send(t, conn, pollText)
+			q := await.Value(t, p.waits)
 			if !q.Resume() || q.Resume() {
 				t.Fatal("Resume has not ended the wait once")
 			}
-			wantEmpty(t, p.ends)
+			check.Empty(t, p.ends)
 			close(release)
 			p.wantAnswer(in)
 			p.wantEnd(nil)
@@ -233,13 +238,13 @@ func TestSuspendResumeEarly(t *testing.T) {
 	t.Run("in register", func(t *testing.T) {
 		p := newPoll(t, "plain", nil, func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				must(t, Suspend(w, r, func(q *Suspended) { q.Resume() },
+				check.OK(t, Suspend(w, r, func(q *Suspended) { q.Resume() },
 					func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answer\n") }))
 			})
 		})
 		conn, in := p.dial()
 		for range 3 {
-			send(t, conn, pollText)
+			conntest.Send(t, conn, pollText)
 			p.wantAnswer(in)
 		}
 	})
@@ -254,7 +259,7 @@ func TestSuspendTimeout(t *testing.T) {
 			conn, in := p.dial()
 			q := p.poll(conn, pollText)
 			clock.Advance(59 * time.Second)
-			wantEmpty(t, p.ends)
+			check.Empty(t, p.ends)
 			if d := p.Stats().LongestWait; d < 58*time.Second || d > 60*time.Second {
 				t.Fatalf("the longest wait is %v", d)
 			}
@@ -272,7 +277,7 @@ func TestSuspendTimeout(t *testing.T) {
 			p.wantEnd(nil)
 			p.wantAnswer(in)
 			clock.Advance(time.Hour)
-			wantEmpty(t, p.ends)
+			check.Empty(t, p.ends)
 		})
 	}
 }
@@ -294,7 +299,7 @@ func TestSuspendClientEnds(t *testing.T) {
 			{"half-closes", false, halfCloseTCP, ErrClientGone, true},
 			{"half-closes, HalfClose", true, func(c net.Conn, p *poll) {
 				halfCloseTCP(c, p)
-				q := receive(p.t, p.waits) // put back
+				q := await.Value(p.t, p.waits) // put back
 				q.Resume()
 			}, nil, true},
 		} {
@@ -313,7 +318,7 @@ func TestSuspendClientEnds(t *testing.T) {
 					if c.gets {
 						p.wantAnswer(in)
 					}
-					waitFor(t, "closed", func() bool { return p.closedCount(1) == 1 })
+					await.Until(t, "closed", func() bool { return p.closedCount(1) == 1 })
 					st := p.Stats()
 					if (st.ClientsGone == 1) != (c.cause != nil) || st.Suspended != 0 {
 						t.Fatalf("%+v", st)
@@ -348,8 +353,8 @@ func TestSuspendPipelined(t *testing.T) {
 				p := newPoll(t, kind, func(p *poll) { p.Backend = backend }, nil)
 				conn, in := p.dial()
 				q := p.poll(conn, pollText+hello[:7])
-				send(t, conn, hello[7:]+hello)
-				wantEmpty(t, p.ends)
+				conntest.Send(t, conn, hello[7:]+hello)
+				check.Empty(t, p.ends)
 				if !q.Resume() {
 					t.Fatal("the wait has ended")
 				}
@@ -364,7 +369,7 @@ func TestSuspendPipelined(t *testing.T) {
 				wantHello()
 				wantHello()
 				p.poll(conn, pollText)
-				send(t, conn, hello)
+				conntest.Send(t, conn, hello)
 				halfCloseTCP(conn, p)
 				if findsEndBehindData() {
 					p.wantEnd(ErrClientGone)
@@ -413,7 +418,7 @@ func TestSuspendShutdown(t *testing.T) {
 					p.poll(conn, pollText)
 					ins = append(ins, in)
 				}
-				must(t, c.shutdown(p))
+				check.OK(t, c.shutdown(p))
 				for _, in := range ins {
 					if !c.answers {
 						if _, err := in.ReadByte(); err == nil {
@@ -427,10 +432,10 @@ func TestSuspendShutdown(t *testing.T) {
 					}
 				}
 				for range conns {
-					wantErr(t, receive(t, p.ends), http.ErrServerClosed)
+					check.Is(t, await.Value(t, p.ends), http.ErrServerClosed)
 				}
-				wantEmpty(t, p.ends)
-				waitFor(t, "all closed", func() bool { return p.closedCount(conns) == conns })
+				check.Empty(t, p.ends)
+				await.Until(t, "all closed", func() bool { return p.closedCount(conns) == conns })
 				if st := p.Stats(); st.Suspended != 0 || st.WaitsClosed != conns {
 					t.Fatalf("%+v", st)
 				}
@@ -468,16 +473,16 @@ func TestSuspendPanics(t *testing.T) {
 					})
 				})
 				conn, in := p.dial()
-				send(t, conn, request("GET", "/panic"))
-				q := receive(t, p.waits)
+				conntest.Send(t, conn, request("GET", "/panic"))
+				q := await.Value(t, p.waits)
 				if _, err := in.ReadByte(); err == nil {
 					t.Fatal("got an answer")
 				}
-				waitFor(t, "closed", func() bool { return p.closedCount(1) == 1 })
+				await.Until(t, "closed", func() bool { return p.closedCount(1) == 1 })
 				if q.Resume() {
 					t.Fatal("the request still waits")
 				}
-				wantEmpty(t, p.ends)
+				check.Empty(t, p.ends)
 
 				p.answer = func(http.ResponseWriter, *http.Request) { panic(value) }
 				conn, in = p.dial()
@@ -486,7 +491,7 @@ func TestSuspendPanics(t *testing.T) {
 					t.Fatal("got an answer")
 				}
 				p.wantEnd(nil)
-				waitFor(t, "closed", func() bool { return p.closedCount(2) == 2 })
+				await.Until(t, "closed", func() bool { return p.closedCount(2) == 2 })
 				if st := p.Stats(); st.Suspended != 0 || st.WaitsClosed != 1 {
 					t.Fatalf("%+v", st)
 				}
@@ -505,13 +510,13 @@ func TestSuspendGoroutines(t *testing.T) {
 		conn, _ := p.dial()
 		all = append(all, p.poll(conn, pollText))
 	}
-	waitFor(t, "no goroutine", func() bool {
+	await.Until(t, "no goroutine", func() bool {
 		return runtime.NumGoroutine() <= before+2*max(2, runtime.GOMAXPROCS(0))
 	})
 	for _, q := range all {
 		q.Resume()
 	}
-	waitFor(t, "all idle", func() bool {
+	await.Until(t, "all idle", func() bool {
 		return p.Stats().Resumed == conns && p.Stats().Parked == conns
 	})
 }
@@ -528,15 +533,15 @@ func TestSuspendLimits(t *testing.T) {
 			q := p.poll(conn, pollText)
 			other, otherIn := p.dial()
 			for range 2 {
-				send(t, other, pollText)
+				conntest.Send(t, other, pollText)
 				if status, _, _ := answered(t, otherIn, "GET"); status != http.StatusServiceUnavailable {
 					t.Fatal(status)
 				}
-				wantErr(t, receive(t, p.failed), ErrMaxSuspended)
+				check.Is(t, await.Value(t, p.failed), ErrMaxSuspended)
 			}
 			q.Resume()
 			p.wantAnswer(in)
-			waitFor(t, "released", func() bool { return p.Stats().Suspended == 0 })
+			await.Until(t, "released", func() bool { return p.Stats().Suspended == 0 })
 			p.poll(other, pollText).Resume()
 			p.wantAnswer(otherIn)
 			if n := p.Stats().RefusedSuspends; n != 2 {
@@ -557,13 +562,13 @@ func TestSuspendBodyTooLong(t *testing.T) {
 	})
 	conn, in := p.dial()
 	for range 2 {
-		send(t, conn, "POST /poll HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nlonger")
+		conntest.Send(t, conn, "POST /poll HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nlonger")
 		if _, _, body := answered(t, in, "POST"); body != "longer <nil>" {
 			t.Fatalf("%q", body)
 		}
-		wantErr(t, receive(t, p.failed), ErrTooLong)
+		check.Is(t, await.Value(t, p.failed), ErrTooLong)
 	}
-	wantEmpty(t, p.waits)
+	check.Empty(t, p.waits)
 }
 
 type testKey struct{}
@@ -619,8 +624,8 @@ func TestSuspendRequest(t *testing.T) {
 		request("CONNECT", "host.example:443"), // Go 1.27 closes the connection after it
 	} {
 		method, _, _ := strings.Cut(text, " ")
-		send(t, conn, text)
-		receive(t, p.waits).Resume()
+		conntest.Send(t, conn, text)
+		await.Value(t, p.waits).Resume()
 		_, header, _ := answered(t, in, method)
 		p.wantEnd(nil)
 		if header.Get("Vary") != "Origin" || header.Get("Set-Cookie") != "a=b" {
@@ -713,7 +718,7 @@ func TestSuspendForms(t *testing.T) {
 		}
 	}, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			must(t, r.ParseMultipartForm(1))
+			check.OK(t, r.ParseMultipartForm(1))
 			h.ServeHTTP(w, r)
 		})
 	})
@@ -721,7 +726,7 @@ func TestSuspendForms(t *testing.T) {
 	out := multipart.NewWriter(&form)
 	out.WriteField("a", "b")
 	part, err := out.CreateFormFile("file", "name")
-	must(t, err)
+	check.OK(t, err)
 	const size = 11 << 20 // net/http keeps 10 MiB in memory
 	part.Write(make([]byte, size))
 	out.Close()
@@ -732,7 +737,7 @@ func TestSuspendForms(t *testing.T) {
 	if _, _, body := answered(t, in, "POST"); body != fmt.Sprintf("1 b %d", size) {
 		t.Fatalf("%q", body)
 	}
-	waitFor(t, "the file is removed", func() bool {
+	await.Until(t, "the file is removed", func() bool {
 		_, err := os.Stat(file)
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -756,7 +761,7 @@ func TestSuspendAgain(t *testing.T) {
 		q.Resume()
 		p.wantEnd(nil)
 		if i < 3 {
-			q = receive(t, p.waits)
+			q = await.Value(t, p.waits)
 			p.waitParked(q)
 		}
 	}
@@ -772,15 +777,15 @@ func TestSuspendAgain(t *testing.T) {
 func TestSuspendInvalid(t *testing.T) {
 	register, then := func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}
 	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
-	wantErr(t, Suspend(nil, r, register, then), socknotify.ErrInvalid)
-	wantErr(t, Suspend(w, nil, register, then), socknotify.ErrInvalid)
-	wantErr(t, Suspend(w, r, nil, then), socknotify.ErrInvalid)
-	wantErr(t, Suspend(w, r, register, nil), socknotify.ErrInvalid)
+	check.Is(t, Suspend(nil, r, register, then), socknotify.ErrInvalid)
+	check.Is(t, Suspend(w, nil, register, then), socknotify.ErrInvalid)
+	check.Is(t, Suspend(w, r, nil, then), socknotify.ErrInvalid)
+	check.Is(t, Suspend(w, r, register, nil), socknotify.ErrInvalid)
 
 	p := newPoll(t, "plain", nil, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(w, r)
-			wantErr(t, Suspend(w, r, register, then), http.ErrHijacked)
+			check.Is(t, Suspend(w, r, register, then), http.ErrHijacked)
 		})
 	})
 	conn, in := p.dial()
@@ -795,7 +800,7 @@ func TestSuspendKnowsNetHTTP(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := served{body: r.Body}
 		v := reflect.ValueOf(w).Elem().FieldByName("wroteHeader")
-		ok := isResponse(w) && v.Kind() == reflect.Bool && !v.Bool()
+		ok := nethttp.IsResponse(w) && v.Kind() == reflect.Bool && !v.Bool()
 		if r.ContentLength != 0 {
 			io.ReadAll(io.LimitReader(r.Body, 2))
 			ok = ok && !x.consumed() // and reads a byte
@@ -810,9 +815,9 @@ func TestSuspendKnowsNetHTTP(t *testing.T) {
 		request("POST", "/", "Expect: 100-continue", "Content-Length: 4") + "body",
 		httpcorpus.Chunked("/", "4\r\nbody\r\n0\r\n\r\n")} {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())
-		must(t, err)
-		send(t, conn, text)
-		if !receive(t, checked) {
+		check.OK(t, err)
+		conntest.Send(t, conn, text)
+		if !await.Value(t, checked) {
 			t.Errorf("%q: net/http has changed", text)
 		}
 		conn.Close()

@@ -9,6 +9,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A hijackWriter is a middleware's ResponseWriter with a Hijack method of its own.
@@ -44,7 +49,7 @@ func TestSuspendAsksHijack(t *testing.T) {
 		"takes it": {hijack: hijackBelow},
 		"wraps it": {hijack: func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
 			conn, rw, err := hijackBelow(w)
-			return opaqueConn{conn}, rw, err
+			return conntest.Opaque(conn), rw, err
 		}},
 		"refuses": {hijack: func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
 			return nil, nil, refused
@@ -65,7 +70,7 @@ func TestSuspendAsksHijack(t *testing.T) {
 		for _, kind := range []string{"plain", "TLS"} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				calls := make(chan bool, 10)
-				logged := new(testLog)
+				logged := new(conntest.Log)
 				p := newPoll(t, kind, func(p *poll) { p.Server.ErrorLog = log.New(logged, "", 0) }, func(h http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						if r.URL.Path == "/hello" {
@@ -84,7 +89,7 @@ func TestSuspendAsksHijack(t *testing.T) {
 				conn, in := p.dial()
 				if c.failed == nil && c.logged == "" {
 					q := p.poll(conn, pollText+hello)
-					receive(t, calls)
+					await.Value(t, calls)
 					q.Resume()
 					p.wantAnswer(in)
 					if _, _, body := answered(t, in, "GET"); body != "hello\n" { // what was received is not lost
@@ -94,20 +99,20 @@ func TestSuspendAsksHijack(t *testing.T) {
 						t.Errorf("logged %q", text)
 					}
 				} else {
-					send(t, conn, pollText)
+					conntest.Send(t, conn, pollText)
 					if b, err := io.ReadAll(in); err != nil || len(b) > 0 {
 						t.Errorf("%q, %v", b, err)
 					}
 					if c.failed != nil {
-						wantErr(t, receive(t, p.failed), c.failed)
+						check.Is(t, await.Value(t, p.failed), c.failed)
 					}
 				}
-				waitFor(t, "the request is released, and the panic logged", func() bool {
+				await.Until(t, "the request is released, and the panic logged", func() bool {
 					return p.Stats().Suspended == 0 && strings.Contains(logged.String(), c.logged)
 				})
 				conn.Close()
-				waitFor(t, "closed", func() bool { return p.closedCount(1) == 1 })
-				must(t, p.Shutdown(t.Context()))
+				await.Until(t, "closed", func() bool { return p.closedCount(1) == 1 })
+				check.OK(t, p.Shutdown(t.Context()))
 			})
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/serving/parking"
 )
 
 // A Suspended is a request that waits. See [Suspend]. Its methods may be called concurrently.
@@ -100,7 +102,7 @@ func (q *Suspended) wake() {
 }
 
 func (hc *httpConn) server() *HTTPServer  { return hc.in.server }
-func (hc *httpConn) endWait(q *Suspended) { hc.in.lot.wakeParked(hc, q) }
+func (hc *httpConn) endWait(q *Suspended) { hc.wakeParked(q) }
 
 func (hc *httpConn) kept(head string) textReader {
 	in := textReader{head}
@@ -116,14 +118,14 @@ func (hc *httpConn) suspend(q *Suspended) {
 		hc.answer(q)
 		return
 	}
-	err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: suspendedConn{q: q},
-		f: endSuspended, idle: q.timeout, await: q.awaits()})
+	err := hc.in.lot.engine.ParkSocket(&parking.Request{Base: hc.base, Raw: hc.raw, Conn: suspendedConn{q: q},
+		F: endSuspended, Idle: q.timeout, Await: q.awaits()})
 	if err == nil {
 		if server.waits.ending.HasBegun() {
 			q.decide(byServer) // Shutdown may not have found the connection in the lot
 		}
 		if q.decided() {
-			hc.in.lot.wakeParked(hc, q)
+			hc.wakeParked(q)
 		}
 		return
 	}
@@ -139,18 +141,18 @@ func (hc *httpConn) suspend(q *Suspended) {
 }
 
 // awaits returns what the client can do to end the wait. A next request stays in the socket.
-func (q *Suspended) awaits() awaited {
+func (q *Suspended) awaits() parking.Awaited {
 	if q.halfClose {
-		return awaitReset
+		return parking.AwaitReset
 	}
-	return awaitEnd
+	return parking.AwaitEnd
 }
 
 // A suspendedConn is what the lot has of a waiting request. It learns from its methods why the lot
 // calls the function. The lot enables such a connection for the end of the client's side alone, so
 // that a next request stays in the socket.
 type suspendedConn struct {
-	noConn
+	parking.NoConn
 	q *Suspended
 }
 

@@ -117,33 +117,23 @@ func (s *HTTPServer) endWaits(served []*listener) (ended <-chan struct{}) {
 		return none
 	}
 	for _, l := range served {
-		l.lot.endSuspended()
+		l.endSuspended()
 	}
 	return s.waits.ending.Over()
 }
 
 // endSuspended ends the waits of all requests that are parked.
-func (l *Lot) endSuspended() {
-	l.conns.all(func(pc *parkedConn) {
-		pc.mu.Lock()
-		defer pc.mu.Unlock()
-		if c, ok := pc.conn.(suspendedConn); ok {
+func (l *listener) endSuspended() {
+	l.lot.engine.WakeAll(func(conn net.Conn) bool {
+		c, ok := conn.(suspendedConn)
+		if ok {
 			c.q.decide(byServer)
-			l.dispatchLocked(pc, woken)
 		}
+		return ok
 	})
 }
 
 // wakeParked makes the function of a connection run that is parked for q.
-func (l *Lot) wakeParked(hc *httpConn, q *Suspended) {
-	var pc *parkedConn
-	hc.raw.Control(func(number uintptr) { pc = l.conns.of(l.conns.at(number), hc.base) })
-	if pc == nil {
-		return
-	}
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	if pc.conn == net.Conn(suspendedConn{q: q}) {
-		l.dispatchLocked(pc, woken)
-	}
+func (hc *httpConn) wakeParked(q *Suspended) {
+	hc.in.lot.engine.WakeSocket(hc.base, hc.raw, suspendedConn{q: q})
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
 	"github.com/socknotify/socknotify/internal/serving/durations"
 	"github.com/socknotify/socknotify/internal/serving/muxed"
 )
@@ -13,8 +15,8 @@ import (
 // A suspendedStream is a request of HTTP/2 that waits without its goroutine. The lot of HTTP2 parks
 // it for its timeout, and until it is woken because its stream or its wait has ended.
 type suspendedStream struct {
-	unbound
-	noConn
+	parking.Unbound
+	parking.NoConn
 	q      *Suspended
 	in     *HTTPServer
 	stream muxed.Suspended
@@ -38,7 +40,7 @@ func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body 
 	q := &Suspended{heldRequest: heldRequest{then: then, head: head, forms: formsOf(r)}, size: size, since: since}
 	x := &suspendedStream{q: q, in: server}
 	if o.Timeout > 0 {
-		x.due = durations.Add(server.lot2.now(), o.Timeout)
+		x.due = durations.Add(server.lot2.engine.Now(), o.Timeout)
 	}
 	q.place = x
 	if x.stream, err = w.SuspendStream(x); err != nil {
@@ -63,9 +65,9 @@ func (x *suspendedStream) wait() {
 	for !q.decided() && x.stream.Err() == nil {
 		idle := time.Duration(-1)
 		if x.due > 0 {
-			idle = max(x.due-lot.now(), 1)
+			idle = max(x.due-lot.engine.Now(), 1)
 		}
-		again, err := lot.parkUnbound(&x.unbound, x, waitSuspended, idle)
+		again, err := lot.engine.ParkUnbound(&x.Unbound, x, waitSuspended, idle)
 		switch {
 		case err != nil:
 			q.decide(byServer) // the lot is closed
@@ -85,7 +87,7 @@ func (x *suspendedStream) endWait(*Suspended)          { x.Wake() }
 func (x *suspendedStream) kept(head string) textReader { return textReader{head} }
 
 // Wake makes the lot call wait.
-func (x *suspendedStream) Wake() { x.wake(x.in.lot2) }
+func (x *suspendedStream) Wake() { x.in.lot2.engine.WakeUnbound(&x.Unbound) }
 
 // SetReadDeadline is called by the lot at the timeout.
 func (x *suspendedStream) SetReadDeadline(time.Time) error {

@@ -7,16 +7,21 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/serving/parking"
+
+	"github.com/socknotify/socknotify/internal/test/check"
+	"github.com/socknotify/socknotify/internal/test/conntest"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/words"
 )
 
 func TestWords(t *testing.T) {
 	words.Check(t, reflect.TypeFor[Config](), reflect.TypeFor[Server](), reflect.TypeFor[HTTPServer](),
-		reflect.TypeFor[ListenerConfig](), reflect.TypeFor[Streams](), reflect.TypeFor[Tunnels](),
-		reflect.TypeFor[ConnectProxy](), reflect.TypeFor[Stats]())
+		reflect.TypeFor[ListenerConfig](), reflect.TypeFor[Stats]())
 	words.Keys(t, ".")
 	words.Errors(t, ErrServerClosed, ErrIdle, ErrMessageTimeout, ErrSlow, ErrHandshake, ErrWaitTimeout)
-	words.Errors(t, ErrClosed)
+	words.Errors(t, parking.ErrClosed)
 }
 
 // A negative number means that there is no such limit.
@@ -26,26 +31,26 @@ func TestNegative(t *testing.T) {
 	for range 3 {
 		s.ask(a, "x")
 		s.ask(b, "y")
-		waitFor(t, "both are parked", func() bool { n := s.Stats(); return n.Parked == 2 && n.Running == 0 })
+		await.Until(t, "both are parked", func() bool { n := s.Stats(); return n.Parked == 2 && n.Running == 0 })
 	}
 
 	var c Config
 	words.Negative(&c)
 	l, err := New(c)
-	must(t, err)
+	check.OK(t, err)
 	defer l.Close()
-	server, client := pair(t, "tcp")
+	server, client := conntest.Pair(t, "tcp")
 	called := make(chan struct{})
-	must(t, l.Park(server, func(net.Conn) { close(called) }))
-	send(t, client, "x")
-	receive(t, called)
+	check.OK(t, l.Park(server, func(net.Conn) { close(called) }))
+	conntest.Send(t, client, "x")
+	await.Value(t, called)
 
 	lc := ListenerConfig{MaxWaiting: -1}
 	words.Negative(&lc)
 	f, dial := firstByteListener(t, lc, nil)
-	send(t, dial(), "x")
+	conntest.Send(t, dial(), "x")
 	accepted, err := f.Accept()
-	must(t, err)
+	check.OK(t, err)
 	accepted.Close()
 }
 
@@ -54,11 +59,11 @@ func TestInvalid(t *testing.T) {
 	_, err := New(Config{Backend: "none such"})
 	words.Invalid(t, "Backend", err)
 	handler := func(net.Conn) error { return nil }
-	words.Invalid(t, "Handler", new(Server).Serve(newListening(t)))
-	words.Invalid(t, "Backend", (&Server{Handler: handler, Backend: "none such"}).Serve(newListening(t)))
-	words.Invalid(t, "Server", new(HTTPServer).Serve(newListening(t)))
-	words.Invalid(t, "Backend", (&HTTPServer{Server: new(http.Server), Backend: "none such"}).Serve(newListening(t)))
-	_, err = ListenerConfig{Backend: "none such"}.Listener(newListening(t)).Accept()
+	words.Invalid(t, "Handler", new(Server).Serve(conntest.Listen(t)))
+	words.Invalid(t, "Backend", (&Server{Handler: handler, Backend: "none such"}).Serve(conntest.Listen(t)))
+	words.Invalid(t, "Server", new(HTTPServer).Serve(conntest.Listen(t)))
+	words.Invalid(t, "Backend", (&HTTPServer{Server: new(http.Server), Backend: "none such"}).Serve(conntest.Listen(t)))
+	_, err = ListenerConfig{Backend: "none such"}.Listener(conntest.Listen(t)).Accept()
 	words.Invalid(t, "Backend", err)
 }
 
@@ -69,9 +74,9 @@ func TestPanicWithoutLogger(t *testing.T) {
 			s.Logger, s.Handler = nil, func(net.Conn) error { panic(value) }
 		}, nil)
 		conn := s.dial()
-		send(t, conn, "x")
+		conntest.Send(t, conn, "x")
 		s.ended(conn)
-		if err := receive(t, s.closed); !errors.As(err, new(*PanicError)) {
+		if err := await.Value(t, s.closed); !errors.As(err, new(*PanicError)) {
 			t.Errorf("%T", err)
 		}
 		if n := s.Stats().Panics; n != 1 {

@@ -23,5 +23,5 @@
 //	open.go      a request becomes a client
 //	response.go  a client whose connection cannot be taken over
 //
-// docs/streams.md compares this package with package websocket and with park.Stream.
+// docs/streams.md compares this package with package websocket and with stream.Stream.
 package sse

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
@@ -59,7 +61,7 @@ func (s *Server) Open(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 		first = s.appendRetry([]byte(":\n")) // so that the header is sent
 	}
 	c.stream().WriteShared(first)
-	err = c.stream().Start(received, func(*park.Stream) error {
+	err = c.stream().Start(received, func(*stream.Stream) error {
 		if s.OnOpen == nil {
 			return nil
 		}

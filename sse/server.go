@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
@@ -34,7 +36,7 @@ type Server struct {
 	OnHeartbeat func(c *Conn)
 	// OnClose, if not nil, is called once for each client that OnOpen could be called for, after
 	// its connection was closed. err is io.EOF if the client has ended it; what OnOpen has
-	// returned; park.ErrSlow, park.ErrTooLong, park.ErrServerClosed, park.ErrStreamClosed or a
+	// returned; park.ErrSlow, park.ErrTooLong, park.ErrServerClosed, stream.ErrClosed or a
 	// *park.PanicError; and otherwise the error of the connection.
 	OnClose func(c *Conn, err error)
 
@@ -54,13 +56,13 @@ type Server struct {
 	// at the bound: the default SlowClose closes the connection, and the client comes back with its
 	// last id.
 	MaxQueued  int
-	SlowPolicy park.SlowPolicy
+	SlowPolicy stream.SlowPolicy
 	// WriteTimeout closes the connection of a client that takes nothing of what is queued for this
 	// time. 0 means 10 seconds. If the connection cannot be taken over, the ResponseWriter must have
 	// SetWriteDeadline or Unwrap: a Write that blocks cannot be ended otherwise.
 	WriteTimeout time.Duration
 
-	// Lot, if not nil, is the lot that parks the connections, as in park.Streams.
+	// Lot, if not nil, is the lot that parks the connections, as in stream.Streams.
 	Lot *park.Lot
 	// Name, Backend, Unwrap and Logger are as in park.Config. The Logger also receives panics, and
 	// requests beyond MaxConns.
@@ -70,20 +72,20 @@ type Server struct {
 	Logger  *slog.Logger
 
 	once     sync.Once
-	streams  park.Streams
+	streams  stream.Streams
 	log      serving.Log
 	rejected atomic.Uint64
 }
 
-// A Conn is a client of a Server. It is a park.Stream, to which it can be converted. Its methods
+// A Conn is a client of a Server. It is a stream.Stream, to which it can be converted. Its methods
 // may be called concurrently. None of them waits for the client, except for Flush. Value is for the
 // program.
-type Conn park.Stream
+type Conn stream.Stream
 
-func (c *Conn) stream() *park.Stream { return (*park.Stream)(c) }
+func (c *Conn) stream() *stream.Stream { return (*stream.Stream)(c) }
 
 // Send sends an event. What the system does not take at once is queued, up to Server.MaxQueued.
-// Send fails as Append and park.Stream.Write do.
+// Send fails as Append and stream.Stream.Write do.
 func (c *Conn) Send(e Event) error {
 	buf := buffers.Get().(*[]byte)
 	b, err := Append((*buf)[:0], e)
@@ -102,7 +104,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 func (c *Conn) SendPrepared(p *Prepared) error { return c.stream().WriteShared(p.b) }
 
 // Flush waits until everything that was sent has been handed to the system, or the client has gone.
-// It holds a program back that sends more than MaxQueued. It fails as park.Stream.Flush does.
+// It holds a program back that sends more than MaxQueued. It fails as stream.Stream.Flush does.
 func (c *Conn) Flush(ctx context.Context) error { return c.stream().Flush(ctx) }
 
 // Close closes the connection after what is queued. The client comes back after its retry time,
@@ -127,7 +129,7 @@ func (s *Server) Broadcast(p *Prepared) (sent int) {
 }
 
 // Dismiss sends a client away: it is told to come back after a time around Retry, and its
-// connection is closed after what is queued. OnClose gets the cause, or park.ErrStreamClosed if
+// connection is closed after what is queued. OnClose gets the cause, or stream.ErrClosed if
 // that is nil.
 func (s *Server) Dismiss(c *Conn, cause error) {
 	c.stream().WriteLast(s.appendRetry(nil), cause)
@@ -186,10 +188,10 @@ func (s *Server) prepare() {
 	g.MaxConns, g.MaxQueued, g.SlowPolicy = s.MaxConns, s.MaxQueued, s.SlowPolicy
 	g.WriteTimeout = s.WriteTimeout
 	g.Lot, g.Name, g.Backend, g.Unwrap, g.Logger = s.Lot, s.Name, s.Backend, s.Unwrap, s.Logger
-	g.OnTimer = func(in *park.Stream) time.Duration { return s.due((*Conn)(in)) }
-	g.OnShutdown = func(in *park.Stream) { s.Dismiss((*Conn)(in), park.ErrServerClosed) }
+	g.OnTimer = func(in *stream.Stream) time.Duration { return s.due((*Conn)(in)) }
+	g.OnShutdown = func(in *stream.Stream) { s.Dismiss((*Conn)(in), park.ErrServerClosed) }
 	if s.OnClose != nil {
-		g.OnClose = func(in *park.Stream, err error) { s.OnClose((*Conn)(in), err) }
+		g.OnClose = func(in *stream.Stream, err error) { s.OnClose((*Conn)(in), err) }
 	}
 }
 

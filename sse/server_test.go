@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -238,7 +240,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("%v, want the end of the stream", err)
 		}
 		p.close()
-		wantErr(t, <-x.closed, park.ErrStreamClosed)
+		wantErr(t, <-x.closed, stream.ErrClosed)
 		wantErr(t, c.Send(Event{}), net.ErrClosed)
 		await.Until(t, "both are gone", func() bool { return x.Stats().Conns == 0 })
 		if st := x.Stats(); st.Accepted != 2 {
@@ -414,7 +416,7 @@ func TestHeartbeat(t *testing.T) {
 // A client that does not read is closed, or loses events, and Broadcast waits for none.
 func TestSlowClient(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
-		for _, policy := range []park.SlowPolicy{0, park.SlowDrop} {
+		for _, policy := range []stream.SlowPolicy{0, stream.SlowDrop} {
 			x := serve(t, kind, &Server{MaxQueued: 64 << 10, SlowPolicy: policy}, nil)
 			x.connect(t, "")
 			p, err := Prepare(Event{Data: strings.Repeat("x", 16<<10)})
@@ -425,7 +427,7 @@ func TestSlowClient(t *testing.T) {
 					t.Fatalf("%d bytes are queued", q)
 				}
 			}
-			if policy == park.SlowDrop {
+			if policy == stream.SlowDrop {
 				if st := x.Stats(); st.Dropped != 1 || st.Conns != 1 {
 					t.Errorf("%+v", st)
 				}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
@@ -83,12 +85,12 @@ func (e *CloseError) Error() string {
 var (
 	// ErrClosed is returned by calls on a connection that was closed, or that is being closed.
 	// errors.Is(ErrClosed, net.ErrClosed) is true.
-	ErrClosed = park.ErrStreamClosed
+	ErrClosed = stream.ErrClosed
 	// ErrServerClosed is returned by Upgrade after Shutdown or Close, and is the cause of
 	// connections that they have ended. errors.Is(ErrServerClosed, net.ErrClosed) is true.
 	ErrServerClosed = park.ErrServerClosed
 	// ErrQueueFull is returned for a message that was dropped because of SlowDrop.
-	ErrQueueFull = park.ErrQueueFull
+	ErrQueueFull = stream.ErrQueueFull
 	// ErrTooLong is the cause of a connection whose peer has sent more than MaxMessage or MaxFrame
 	// allows.
 	ErrTooLong = park.ErrTooLong

@@ -11,9 +11,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/durations"
-	"github.com/socknotify/socknotify/park"
 )
 
 // A Conn is a WebSocket connection of a Server. Its methods may be called concurrently. None of
@@ -23,7 +24,7 @@ type Conn struct {
 	Value any
 
 	server *Server
-	stream park.Stream // its Value is the Conn
+	stream stream.Stream // its Value is the Conn
 
 	lastMessage atomic.Int64 // when a message was received, or, with IdleTimeout, written
 	closeAt     atomic.Int64 // when CloseTimeout ends, or 0

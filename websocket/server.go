@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/clock"
@@ -121,7 +123,7 @@ type Server struct {
 
 	once     sync.Once
 	failed   error // of prepare
-	streams  park.Streams
+	streams  stream.Streams
 	log      serving.Log
 	clock    clock.Clock
 	start    time.Time
@@ -227,13 +229,13 @@ func (s *Server) check() error {
 	g.MaxConns, g.MaxRunning, g.MaxQueued, g.SlowPolicy = s.MaxConns, s.MaxRunning, s.MaxQueued, s.SlowPolicy
 	g.WriteTimeout = s.WriteTimeout
 	g.Name, g.Backend, g.Unwrap, g.Logger = s.Name, s.Backend, s.Unwrap, s.Logger
-	g.OnInput = func(in *park.Stream, b []byte) error {
+	g.OnInput = func(in *stream.Stream, b []byte) error {
 		in.Value.(*Conn).consume(b)
 		return nil
 	}
-	g.OnTimer = func(in *park.Stream) time.Duration { return in.Value.(*Conn).due() }
-	g.OnShutdown = func(in *park.Stream) { in.Value.(*Conn).shut(serverEnds, serverEnds) }
-	g.OnClose = func(in *park.Stream, err error) { in.Value.(*Conn).finish(err) }
+	g.OnTimer = func(in *stream.Stream) time.Duration { return in.Value.(*Conn).due() }
+	g.OnShutdown = func(in *stream.Stream) { in.Value.(*Conn).shut(serverEnds, serverEnds) }
+	g.OnClose = func(in *stream.Stream, err error) { in.Value.(*Conn).finish(err) }
 	return nil
 }
 

@@ -19,10 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/testclock"
-	"github.com/socknotify/socknotify/park"
 )
 
 // each runs a test with every kind of host.
@@ -589,7 +590,7 @@ func TestShutdownDuringUpgrade(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- h.server.Shutdown(t.Context()) }()
 		until(t, "Shutdown has begun", func() bool {
-			_, err := h.server.streams.OpenHTTP(new(park.Stream), &recorder{header: http.Header{}})
+			_, err := h.server.streams.OpenHTTP(new(stream.Stream), &recorder{header: http.Header{}})
 			return err == ErrServerClosed
 		})
 		close(l.release)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
@@ -55,7 +57,7 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	}
 	c.lastIn = s.now()
 	c.lastMessage.Store(int64(c.lastIn))
-	err = c.stream.Start(early, func(*park.Stream) error {
+	err = c.stream.Start(early, func(*stream.Stream) error {
 		if s.OnOpen != nil {
 			c.handle(func() error { return s.OnOpen(c, r) })
 		}

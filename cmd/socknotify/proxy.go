@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"github.com/pires/go-proxyproto"
 	"github.com/spf13/cobra"
 
@@ -71,7 +73,7 @@ type proxy struct {
 	log       *slog.Logger
 	trusted   networks
 	targets   targets
-	tunnels   park.Tunnels
+	tunnels   tunnel.Tunnels
 	site      park.HTTPServer
 	transport http.Transport
 	requests  atomic.Int64

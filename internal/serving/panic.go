@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,15 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.Value) }
+
+// IsPanic reports whether err has a *PanicError.
+func IsPanic(err error) bool {
+	if err == nil {
+		return false // before p, which is allocated
+	}
+	var p *PanicError
+	return errors.As(err, &p)
+}
 
 const maxStack = 64 << 10
 
@@ -38,6 +48,14 @@ func (l *Log) Guard(conn net.Conn, f func() error) (err error) {
 		return p
 	}
 	return err
+}
+
+// Call is Guard for a function that has no error.
+func (l *Log) Call(conn net.Conn, f func()) error {
+	return l.Guard(conn, func() error {
+		f()
+		return nil
+	})
 }
 
 // Panic logs a panic and counts it. args are the keys and values that say where it was.

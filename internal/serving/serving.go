@@ -10,6 +10,10 @@
 //
 // Below it are the packages that several servers share:
 //
+//	parking     the Lot of package park
+//	carrier     how streams and tunnels use a connection
+//	group       how many streams or tunnels there are, and how they end
+//	nethttp     connections of requests, and what net/http does not export
 //	tlsrecord   TLS connections after their handshake, and KeyUpdate
 //	unwrap      the socket, and bytes that were read ahead, below the wrappers of a connection
 //	nowait      reads and writes of the sockets of package net that do not wait
@@ -20,6 +24,7 @@
 package serving
 
 import (
+	"errors"
 	"net"
 	"os"
 	"time"
@@ -80,3 +85,27 @@ func (e TimeoutError) Error() string      { return string(e) }
 func (TimeoutError) Timeout() bool        { return true }
 func (TimeoutError) Temporary() bool      { return true }
 func (TimeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// Deadline returns the time at which a timeout ends, which is 10 seconds if the field is 0, or zero
+// if there is none.
+func Deadline(timeout time.Duration) time.Time {
+	d := Or(timeout, DefaultTimeout)
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// IsTimeout reports whether err is one of a deadline.
+func IsTimeout(err error) bool {
+	if err == nil {
+		return false // before t, which is allocated
+	}
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// TimedOut reports whether err is due to a deadline that has passed, and is zero if there was none.
+func TimedOut(err error, deadline time.Time) bool {
+	return !deadline.IsZero() && IsTimeout(err) && !time.Now().Before(deadline)
+}

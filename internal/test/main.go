@@ -22,7 +22,7 @@ import (
 )
 
 // longest are the packages whose tests take longest, so that they begin first.
-var longest = []string{"./internal/test/conformance", "./park", "./server"}
+var longest = []string{"./internal/test/conformance", "./websocket", "./park", "./server"}
 
 const module = "github.com/socknotify/socknotify"
 

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"go.opentelemetry.io/otel/attribute"
 	api "go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/sdk/instrumentation"
@@ -75,7 +77,7 @@ func ObserveHTTPServer(meter api.Meter, name string, s *park.HTTPServer) (api.Re
 
 // ObserveTunnels is [Observe] for tunnels of package park, with their lot. The name is the value of the
 // attribute socknotify.server.
-func ObserveTunnels(meter api.Meter, name string, t *park.Tunnels) (api.Registration, error) {
+func ObserveTunnels(meter api.Meter, name string, t *tunnel.Tunnels) (api.Registration, error) {
 	return observe(meter, metric.Tunnels(), t.Stats, serverKey.String(name))
 }
 

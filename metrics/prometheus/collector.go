@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	client "github.com/prometheus/client_golang/prometheus"
 
 	"github.com/socknotify/socknotify"
@@ -84,7 +86,7 @@ func (c *Collector) AddHTTPServer(name string, s *park.HTTPServer) {
 }
 
 // AddTunnels adds tunnels of package park, with their lot. The name is the value of the label server.
-func (c *Collector) AddTunnels(name string, t *park.Tunnels) {
+func (c *Collector) AddTunnels(name string, t *tunnel.Tunnels) {
 	addServer(c, name, metric.Tunnels(), t.Stats)
 }
 

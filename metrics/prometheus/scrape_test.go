@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -121,7 +123,7 @@ func newWorld(t *testing.T) *world {
 	w.Add("echo", w.echo.Ports()[0])
 	w.AddServer("echo", w.echo)
 	w.AddServer("tls", w.tls)
-	w.AddTunnels("tunnels", new(park.Tunnels))
+	w.AddTunnels("tunnels", new(tunnel.Tunnels))
 	w.AddParkServer("lines", w.lines)
 	w.AddHTTPServer("web", w.web)
 	w.AddLot("lot", w.lines.Lots()[0])

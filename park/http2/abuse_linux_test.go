@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -27,7 +29,7 @@ import (
 // A client that opens tunnels to a host that does not answer, and resets them, ends the attempts to
 // connect: no goroutine and no descriptor is left.
 func TestConnectsAreReset(t *testing.T) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), false)
 	raw, err := x.host.(*net.TCPListener).SyscallConn()
 	must(t, err)
 	// A second connection finds the queue full, and the kernel drops what begins it.

@@ -19,12 +19,14 @@ import (
 	"testing"
 	"time"
 
+	streams "github.com/socknotify/socknotify/stream"
+	"github.com/socknotify/socknotify/tunnel"
+
 	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/leaks"
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2/internal/flow"
 	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
@@ -368,9 +370,9 @@ func (p *peer) staticRequest() []byte { return []byte{0x82, 0x86, 0x84, 0x01, 0x
 // An abusedHandler is the handler of the servers that are abused. Streams of its own answer what
 // they get with the same. A CONNECT request becomes a tunnel to one of its hosts.
 type abusedHandler struct {
-	duplex  park.Streams
-	tunnels park.Tunnels
-	proxy   park.ConnectProxy
+	duplex  streams.Streams
+	tunnels tunnel.Tunnels
+	proxy   tunnel.ConnectProxy
 	hosts   map[string]net.Listener // by the targets of requests
 	host    sync.WaitGroup
 }
@@ -386,8 +388,8 @@ const (
 
 func newAbusedHandler() *abusedHandler {
 	h := &abusedHandler{hosts: make(map[string]net.Listener)}
-	h.duplex.OnInput = func(s *park.Stream, b []byte) error { return s.Write(b) }
-	h.proxy = park.ConnectProxy{Tunnels: &h.tunnels, Inside: []string{"127.0.0.1"},
+	h.duplex.OnInput = func(s *streams.Stream, b []byte) error { return s.Write(b) }
+	h.proxy = tunnel.ConnectProxy{Tunnels: &h.tunnels, Inside: []string{"127.0.0.1"},
 		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
 	for target, serve := range map[string]func(net.Conn){
 		toEcho: func(c net.Conn) { io.Copy(struct{ io.Writer }{c}, c) }, // pipes of splice would stay
@@ -452,7 +454,7 @@ func (h *abusedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/duplex":
-		s := new(park.Stream)
+		s := new(streams.Stream)
 		if h.duplex.OpenResponse(s, w) == nil {
 			s.Start(nil, nil)
 		}

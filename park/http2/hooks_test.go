@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	streams "github.com/socknotify/socknotify/stream"
+	"github.com/socknotify/socknotify/tunnel"
+
 	"github.com/socknotify/socknotify/internal/test/traps"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
@@ -21,8 +24,8 @@ import (
 type trapServer struct {
 	p       *traps.Trap
 	http    *park.HTTPServer
-	streams *park.Streams
-	tunnels *park.Tunnels
+	streams *streams.Streams
+	tunnels *tunnel.Tunnels
 	events  *sse.Server
 	host    net.Listener // of the tunnels
 }
@@ -30,11 +33,11 @@ type trapServer struct {
 func newTrapServer(p *traps.Trap, host net.Listener) *trapServer {
 	x := &trapServer{p: p, host: host}
 	unwrap := func(net.Conn) net.Conn { p.Call("Unwrap"); return nil }
-	x.streams = &park.Streams{Logger: p.Logger(),
-		OnInput: func(s *park.Stream, b []byte) error { p.Call("OnInput"); return s.Write(b) },
-		OnTimer: func(*park.Stream) time.Duration { p.Call("OnTimer"); return 0 },
-		OnClose: func(*park.Stream, error) { p.Call("OnClose of a stream") }}
-	x.tunnels = &park.Tunnels{Logger: p.Logger(), OnClose: func(*park.Tunnel, error) { p.Call("OnClose of a tunnel") }}
+	x.streams = &streams.Streams{Logger: p.Logger(),
+		OnInput: func(s *streams.Stream, b []byte) error { p.Call("OnInput"); return s.Write(b) },
+		OnTimer: func(*streams.Stream) time.Duration { p.Call("OnTimer"); return 0 },
+		OnClose: func(*streams.Stream, error) { p.Call("OnClose of a stream") }}
+	x.tunnels = &tunnel.Tunnels{Logger: p.Logger(), OnClose: func(*tunnel.Tunnel, error) { p.Call("OnClose of a tunnel") }}
 	x.events = &sse.Server{Logger: p.Logger(),
 		OnOpen: func(c *sse.Conn, _ *http.Request, _ string) error {
 			p.Call("OnOpen of events")
@@ -55,16 +58,16 @@ func newTrapServer(p *traps.Trap, host net.Listener) *trapServer {
 func (x *trapServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect && r.Host == "echo:1":
-		s := new(park.Stream)
+		s := new(streams.Stream)
 		if x.streams.OpenResponse(s, w) == nil {
-			s.Start(nil, func(*park.Stream) error { x.p.Call("open"); return nil })
+			s.Start(nil, func(*streams.Stream) error { x.p.Call("open"); return nil })
 		}
 	case r.Method == http.MethodConnect:
 		conn, err := net.Dial("tcp", x.host.Addr().String())
 		if err != nil {
 			return
 		}
-		if _, err = x.tunnels.JoinResponse(w, conn, park.TunnelOptions{}); err != nil {
+		if _, err = x.tunnels.JoinResponse(w, conn, tunnel.Options{}); err != nil {
 			conn.Close()
 		}
 	case r.URL.Path == "/events":

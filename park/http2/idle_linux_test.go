@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -235,11 +237,11 @@ func serveStreams(what string, p *park.HTTPServer) (h http.Handler, open func() 
 			OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error { return nil }}
 		return sockets, func() int { return sockets.Stats().Parked }
 	case "tunnels":
-		var tunnels park.Tunnels
+		var tunnels tunnel.Tunnels
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			backend, err := net.Dial("tcp", os.Getenv(hostEnv))
 			if err == nil {
-				_, err = tunnels.JoinResponse(w, backend, park.TunnelOptions{})
+				_, err = tunnels.JoinResponse(w, backend, tunnel.Options{})
 			}
 			if err != nil {
 				panic(err)

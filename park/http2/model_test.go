@@ -17,11 +17,12 @@ import (
 	"testing"
 	"time"
 
+	streams "github.com/socknotify/socknotify/stream"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2/internal/flow"
 	"github.com/socknotify/socknotify/park/http2/internal/wire"
 )
@@ -34,14 +35,14 @@ type modelServer struct {
 	*Server
 	url    string
 	active atomic.Int64
-	duplex park.Streams // of CONNECT requests for /echo
+	duplex streams.Streams // of CONNECT requests for /echo
 }
 
 func newModelServer(t testing.TB, secure bool) *modelServer {
 	m := new(modelServer)
 	m.Server = &Server{Linger: -1, ExtendedConnect: true, Server: handler(m.handle)}
 	m.duplex.MaxQueued = -1
-	m.duplex.OnInput = func(s *park.Stream, b []byte) error { return s.Write(b) }
+	m.duplex.OnInput = func(s *streams.Stream, b []byte) error { return s.Write(b) }
 	m.Server.Server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: modelStreams, MaxReceiveBufferPerStream: 100_000}
 	t.Cleanup(func() { m.duplex.Close() })
 	m.url = serve(t, m.Server, secure)
@@ -55,7 +56,7 @@ func (m *modelServer) handle(w http.ResponseWriter, r *http.Request) {
 	m.active.Add(1)
 	defer m.active.Add(-1)
 	if r.Method == http.MethodConnect && r.URL.Path == "/echo" {
-		s := new(park.Stream)
+		s := new(streams.Stream)
 		if m.duplex.OpenResponse(s, w) == nil {
 			s.Start(nil, nil)
 		}

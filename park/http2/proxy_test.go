@@ -15,10 +15,11 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
 )
 
@@ -40,7 +41,7 @@ func TestReverseProxyProtocols(t *testing.T) {
 		tr := &http2.Transport{AllowHTTP: true, DialTLSContext: func(_ context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
 			return net.Dial(network, address)
 		}}
-		tunnels := park.Tunnels{UpgradeToHTTP: c.allowed}
+		tunnels := tunnel.Tunnels{UpgradeToHTTP: c.allowed}
 		proxy := serve(t, &Server{ExtendedConnect: true, Server: &http.Server{Handler: tunnels.ReverseProxy(
 			&httputil.ReverseProxy{Transport: tr, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})}}, false)
 		body, end := io.Pipe()
@@ -86,7 +87,7 @@ func TestReverseProxyEvents(t *testing.T) {
 							Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 						var h http.Handler = proxy
 						if ours {
-							h = new(park.Tunnels).ReverseProxy(proxy)
+							h = new(tunnel.Tunnels).ReverseProxy(proxy)
 						}
 						ctx, cancel := context.WithCancel(t.Context())
 						r, err := http.NewRequestWithContext(ctx, "GET", start(&http.Server{Handler: h}), nil)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	parkstream "github.com/socknotify/socknotify/stream"
+
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -114,11 +116,11 @@ func TestEventStreams(t *testing.T) {
 		x.ends(t, io.EOF)
 		must(t, first.Close())
 		p.want(`1 data "" end true`)
-		x.ends(t, park.ErrStreamClosed)
+		x.ends(t, parkstream.ErrClosed)
 		again := open(streams)
 		must(t, again.Abort())
 		p.want(fmt.Sprint(id(streams), " reset CANCEL"))
-		x.ends(t, park.ErrStreamClosed)
+		x.ends(t, parkstream.ErrClosed)
 		p.synced()
 		x.waits(t, streams-2, 1)
 		p.conn.Close()

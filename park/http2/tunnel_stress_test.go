@@ -18,11 +18,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/sockettest"
-	"github.com/socknotify/socknotify/park"
 )
 
 // Go's client opens tunnels on a few connections. Both ends send and read at random paces, end their
@@ -36,7 +37,7 @@ func TestTunnelStress(t *testing.T) {
 		must(t, err)
 	}
 	both(t, func(t *testing.T, secure bool) {
-		x := serveTunnels(t, new(park.Tunnels), &http.Server{
+		x := serveTunnels(t, new(tunnel.Tunnels), &http.Server{
 			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}}, secure)
 		var hosts, clients sync.WaitGroup
 		hosts.Go(func() {

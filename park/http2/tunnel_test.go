@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/test/await"
@@ -30,8 +32,8 @@ import (
 
 // A forward is a forward proxy, and a host to which it connects.
 type forward struct {
-	*park.Tunnels
-	proxy  *park.ConnectProxy
+	*tunnel.Tunnels
+	proxy  *tunnel.ConnectProxy
 	http2  *Server
 	host   net.Listener
 	closed chan error // what OnClose gets
@@ -44,14 +46,14 @@ type forward struct {
 
 // serveTunnels starts a forward proxy that lets every client connect to its host. set changes it
 // before.
-func serveTunnels(t testing.TB, tunnels *park.Tunnels, hs *http.Server, secure bool,
+func serveTunnels(t testing.TB, tunnels *tunnel.Tunnels, hs *http.Server, secure bool,
 	set ...func(*forward)) *forward {
 	host, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { host.Close() })
 	x := &forward{Tunnels: tunnels, host: host, closed: make(chan error, 100_000)}
-	tunnels.OnClose = func(_ *park.Tunnel, err error) { x.closed <- err }
-	x.proxy = &park.ConnectProxy{Tunnels: tunnels, Inside: []string{"127.0.0.1"},
+	tunnels.OnClose = func(_ *tunnel.Tunnel, err error) { x.closed <- err }
+	x.proxy = &tunnel.ConnectProxy{Tunnels: tunnels, Inside: []string{"127.0.0.1"},
 		Ports: []int{host.Addr().(*net.TCPAddr).Port},
 		Allow: func(*http.Request, netip.AddrPort) bool { return true }}
 	hs.Handler = http.HandlerFunc(x.serveHTTP)
@@ -89,7 +91,7 @@ func (x *forward) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if x.dialed != nil {
 		x.dialed(r)
 	}
-	if _, err := x.JoinResponse(w, host, park.TunnelOptions{}); err != nil {
+	if _, err := x.JoinResponse(w, host, tunnel.Options{}); err != nil {
 		host.Close()
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -206,7 +208,7 @@ func isError(want error) func(error) bool {
 // before it has the answer.
 func TestTunnels(t *testing.T) {
 	both(t, func(t *testing.T, secure bool) {
-		x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
+		x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), secure)
 		p := dial(t, x.url)
 		const tunnels = 100
 		p.connectTo(1, x.host.Addr().String())
@@ -527,7 +529,7 @@ func TestTunnelOutcomes(t *testing.T) {
 }
 
 func (c *tunnelCase) test(t *testing.T, secure bool, set ...func(*forward)) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure, set...)
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), secure, set...)
 	p := dial(t, x.url)
 	host := x.open(t, p, 1)
 	p.data(1, false, "x")
@@ -556,11 +558,11 @@ func (c *tunnelCase) test(t *testing.T, secure bool, set ...func(*forward)) {
 func TestTunnelTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		tunnels *park.Tunnels
+		tunnels *tunnel.Tunnels
 		half    bool
 	}{
-		{"idle", &park.Tunnels{IdleTimeout: 50 * time.Millisecond}, false},
-		{"half-closed", &park.Tunnels{IdleTimeout: timeout, HalfCloseTimeout: 50 * time.Millisecond}, true},
+		{"idle", &tunnel.Tunnels{IdleTimeout: 50 * time.Millisecond}, false},
+		{"half-closed", &tunnel.Tunnels{IdleTimeout: timeout, HalfCloseTimeout: 50 * time.Millisecond}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := serveTunnels(t, c.tunnels, new(http.Server), false)
@@ -605,7 +607,7 @@ func (p *peer) dataOf(stream uint32, at, n int) {
 // received is kept then, and no goroutine. All bytes arrive when the window opens, by any steps.
 func TestTunnelOfSlowClient(t *testing.T) {
 	both(t, func(t *testing.T, secure bool) {
-		x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
+		x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), secure)
 		p := dial(t, x.url)
 		host := x.open(t, p, 1)
 		x.waits(t, 2, 1)
@@ -649,7 +651,7 @@ func TestTunnelOfSlowClient(t *testing.T) {
 func TestTunnelOfSlowHost(t *testing.T) {
 	both(t, func(t *testing.T, secure bool) {
 		const window = 64 << 10
-		x := serveTunnels(t, new(park.Tunnels), &http.Server{
+		x := serveTunnels(t, new(tunnel.Tunnels), &http.Server{
 			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}, secure)
 		p := dial(t, x.url)
 		slow := x.open(t, p, 1)
@@ -731,7 +733,7 @@ func TestTunnelOfSlowHost(t *testing.T) {
 // no goroutine. Others go on, on the same connection and on another.
 func TestTunnelsOfBlockedClient(t *testing.T) {
 	const blocked = 100
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), false)
 	p, other := dial(t, x.url), dial(t, x.url)
 	p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	good := x.open(t, p, 1)
@@ -815,7 +817,7 @@ func TestTunnelPadding(t *testing.T) {
 	for name, set := range map[string][]func(*forward){"CONNECT": nil, "extended": {extended}} {
 		t.Run(name, func(t *testing.T) {
 			const window = 1000
-			x := serveTunnels(t, new(park.Tunnels), &http.Server{
+			x := serveTunnels(t, new(tunnel.Tunnels), &http.Server{
 				HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}, false, set...)
 			p := dial(t, x.url)
 			host := x.open(t, p, 1)
@@ -893,7 +895,7 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(t *testing.T, secure bool) {
-				x := serveTunnels(t, new(park.Tunnels), new(http.Server), secure)
+				x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), secure)
 				p := dial(t, x.url)
 				host, beside := x.open(t, p, 1), x.open(t, p, 3)
 				p.WriteWindowUpdate(0, 1<<30)
@@ -976,7 +978,7 @@ func TestTunnelEndsWhileBusy(t *testing.T) {
 // A client gets as many tunnels at once as there may be streams, and the others are refused. The
 // tunnels work, and when one has ended there is room for another.
 func TestThousandConnects(t *testing.T) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), false)
 	p := dial(t, x.url)
 	const all = 1000
 	for i := range all {
@@ -1028,7 +1030,7 @@ func TestThousandConnects(t *testing.T) {
 // A ConnectProxy refuses over HTTP/2 what it refuses over HTTP/1.1, with the same status.
 func TestConnectProxyRefuses(t *testing.T) {
 	var asked atomic.Int64
-	x := serveTunnels(t, &park.Tunnels{MaxConns: 1}, new(http.Server), false, func(x *forward) {
+	x := serveTunnels(t, &tunnel.Tunnels{MaxConns: 1}, new(http.Server), false, func(x *forward) {
 		x.http2.ExtendedConnect = true
 		x.proxy.Allow = func(*http.Request, netip.AddrPort) bool {
 			asked.Add(1)
@@ -1099,7 +1101,7 @@ func TestConnectProxyRefuses(t *testing.T) {
 
 // Allow sees the request and the resolved address over HTTP/2 too.
 func TestConnectProxyAllows(t *testing.T) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), true, func(x *forward) {
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), true, func(x *forward) {
 		x.proxy.Allow = func(r *http.Request, addr netip.AddrPort) bool {
 			return r.Header.Get("Proxy-Authorization") == "secret" && addr.String() == x.host.Addr().String()
 		}
@@ -1120,7 +1122,7 @@ func TestConnectProxyAllows(t *testing.T) {
 
 // A client whose request ends with its headers has ended its side of the tunnel.
 func TestConnectEndsAtOnce(t *testing.T) {
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false)
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), false)
 	p := dial(t, x.url)
 	p.openPart(1, true, true, ":method", "CONNECT", ":authority", x.host.Addr().String())
 	must(t, p.send())
@@ -1169,7 +1171,7 @@ func TestConnectIsReset(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begun, ended := make(chan bool, 1), make(chan error, 1)
-			x := serveTunnels(t, new(park.Tunnels), new(http.Server), false, func(x *forward) {
+			x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), false, func(x *forward) {
 				x.proxy.Dialer.ControlContext = func(
 					ctx context.Context, _, _ string, _ syscall.RawConn,
 				) error {
@@ -1200,7 +1202,7 @@ func TestConnectIsReset(t *testing.T) {
 // resets the host's connection.
 func TestConnectIsResetLate(t *testing.T) {
 	proceed := make(chan bool)
-	x := serveTunnels(t, new(park.Tunnels), new(http.Server), false, extended, func(x *forward) {
+	x := serveTunnels(t, new(tunnel.Tunnels), new(http.Server), false, extended, func(x *forward) {
 		x.dialed = func(r *http.Request) {
 			<-r.Context().Done()
 			<-proceed
@@ -1223,13 +1225,13 @@ func TestConnectIsResetLate(t *testing.T) {
 
 // Responses that cannot be joined are refused, and the handler can answer.
 func TestJoinResponseRefuses(t *testing.T) {
-	tunnels := new(park.Tunnels)
+	tunnels := new(tunnel.Tunnels)
 	defer tunnels.Close()
 	join := func(w http.ResponseWriter) {
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		_, err := tunnels.JoinResponse(w, a, park.TunnelOptions{})
+		_, err := tunnels.JoinResponse(w, a, tunnel.Options{})
 		fmt.Fprint(w, errors.Is(err, http.ErrNotSupported))
 	}
 	s := &Server{Server: handler(func(w http.ResponseWriter, r *http.Request) {

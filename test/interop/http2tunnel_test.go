@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
@@ -151,7 +153,7 @@ const nodeTunnels = `
 type tunnelHost struct {
 	net.Listener
 	t       *testing.T
-	tunnels *park.Tunnels
+	tunnels *tunnel.Tunnels
 	ends    chan string
 }
 
@@ -251,10 +253,10 @@ func (h *tunnelHost) do(line string, conn *net.TCPConn, in *bufio.Reader) string
 func serveForward(t *testing.T, secure bool) (address string, h *tunnelHost) {
 	t.Helper()
 	h = &tunnelHost{Listener: listen(t), t: t}
-	h.tunnels, h.ends = new(park.Tunnels), make(chan string, 100)
+	h.tunnels, h.ends = new(tunnel.Tunnels), make(chan string, 100)
 	t.Cleanup(func() { h.Close() })
 	go h.serve()
-	connect := &park.ConnectProxy{Tunnels: h.tunnels, Ports: []int{h.Addr().(*net.TCPAddr).Port},
+	connect := &tunnel.ConnectProxy{Tunnels: h.tunnels, Ports: []int{h.Addr().(*net.TCPAddr).Port},
 		Inside: []string{"127.0.0.1"}, Allow: func(*http.Request, netip.AddrPort) bool { return true }}
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -267,7 +269,7 @@ func serveForward(t *testing.T, secure bool) (address string, h *tunnelHost) {
 		}
 		conn, err := net.Dial("tcp", r.Host)
 		if err == nil {
-			if _, err = h.tunnels.JoinResponse(w, conn, park.TunnelOptions{}); err != nil {
+			if _, err = h.tunnels.JoinResponse(w, conn, tunnel.Options{}); err != nil {
 				conn.Close()
 			}
 		}

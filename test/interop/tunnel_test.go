@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/tunnel"
+
 	"github.com/chromedp/chromedp"
 	coder "github.com/coder/websocket"
 	"github.com/gorilla/websocket"
@@ -31,7 +33,7 @@ import (
 )
 
 // serveProxy serves handler. At the end of the test nothing of the tunnels is left.
-func serveProxy(t *testing.T, handler http.Handler, tunnels *park.Tunnels) (address string) {
+func serveProxy(t *testing.T, handler http.Handler, tunnels *tunnel.Tunnels) (address string) {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -51,7 +53,7 @@ func serveProxy(t *testing.T, handler http.Handler, tunnels *park.Tunnels) (addr
 // echoProxy starts a proxy whose upgraded connections are tunnels, in front of a server that echoes
 // the messages of WebSockets, by the library that the path names. Otherwise the server has an empty
 // page.
-func echoProxy(t *testing.T) (address string, tunnels *park.Tunnels) {
+func echoProxy(t *testing.T) (address string, tunnels *tunnel.Tunnels) {
 	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -66,7 +68,7 @@ func echoProxy(t *testing.T) (address string, tunnels *park.Tunnels) {
 	t.Cleanup(backend.Close)
 	target, err := url.Parse(backend.URL)
 	must(t, err)
-	tunnels = new(park.Tunnels)
+	tunnels = new(tunnel.Tunnels)
 	address = serveProxy(t, tunnels.ReverseProxy(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host // the server compares it with the origin
@@ -76,7 +78,7 @@ func echoProxy(t *testing.T) (address string, tunnels *park.Tunnels) {
 
 // wantTunnels verifies that so many upgraded connections were joined, that all of them have ended,
 // and that none was left to the proxy or had a goroutine.
-func wantTunnels(t *testing.T, tunnels *park.Tunnels, n uint64) {
+func wantTunnels(t *testing.T, tunnels *tunnel.Tunnels, n uint64) {
 	t.Helper()
 	await.Until(t, "the tunnels have ended", func() bool { return tunnels.Stats().Conns == 0 })
 	if st := tunnels.Stats(); st.Accepted != n || st.Copied != 0 || st.Unparkable != 0 || st.Panics != 0 {
@@ -178,8 +180,8 @@ func TestProxiedGRPC(t *testing.T) {
 	backend := l.Addr().String()
 
 	t.Run("CONNECT", func(t *testing.T) {
-		tunnels := new(park.Tunnels)
-		connect := &park.ConnectProxy{Tunnels: tunnels, Ports: []int{l.Addr().(*net.TCPAddr).Port},
+		tunnels := new(tunnel.Tunnels)
+		connect := &tunnel.ConnectProxy{Tunnels: tunnels, Ports: []int{l.Addr().(*net.TCPAddr).Port},
 			Inside: []string{"127.0.0.1"}, Allow: func(*http.Request, netip.AddrPort) bool { return true }}
 		proxy := serveProxy(t, connect, tunnels)
 		callGRPC(t, backend, func() {
@@ -196,7 +198,7 @@ func TestProxiedGRPC(t *testing.T) {
 		transport := &http.Transport{Protocols: new(http.Protocols)}
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		t.Cleanup(transport.CloseIdleConnections)
-		tunnels := new(park.Tunnels)
+		tunnels := new(tunnel.Tunnels)
 		proxy := serveProxy(t, tunnels.ReverseProxy(&httputil.ReverseProxy{Transport: transport,
 			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: backend}) }}), tunnels)
 		callGRPC(t, proxy, func() {})
@@ -251,7 +253,7 @@ func (c *readAheadConn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 var large = bytes.Repeat([]byte("large"), 200_000)
 
-func askGorilla(t *testing.T, address string, tunnels *park.Tunnels) {
+func askGorilla(t *testing.T, address string, tunnels *tunnel.Tunnels) {
 	conn, _, err := websocket.DefaultDialer.Dial(address, nil)
 	if err != nil {
 		t.Fatal(err)

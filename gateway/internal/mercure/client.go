@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
@@ -16,7 +18,6 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
 )
 
@@ -82,7 +83,7 @@ func newIRI() string {
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (s *client) stream() *park.Stream { return (*park.Stream)(s.conn) }
+func (s *client) stream() *stream.Stream { return (*stream.Stream)(s.conn) }
 
 // tell writes what is in b, and the position of the client.
 func (s *client) tell(b []byte, seq uint64) {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/gateway/internal/presence"
 	"github.com/socknotify/socknotify/gateway/internal/transport"
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
 )
 
@@ -28,7 +29,7 @@ func New(config Config, t *transport.Server, p *presence.Presence) (*Server, err
 		m.release(s.allowed)
 	}
 	// The first block has the time to come back, and nothing that is dropped could be told.
-	m.events.Retry, m.events.SlowPolicy = -1, park.SlowClose
+	m.events.Retry, m.events.SlowPolicy = -1, stream.SlowClose
 	m.hub.Own(event.MercureTopic, func(*hub.Feed) hub.Special { return updates{} })
 	if config.Subscriptions {
 		var err error

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/tunnel"
 )
 
 var ErrPrivate = errors.New("the address is not public")
@@ -27,7 +27,7 @@ func Transport(private bool, timeout time.Duration) *http.Transport {
 // onlyPublic is called with the address that is about to be connected to.
 func onlyPublic(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
-	if err != nil || park.IsInside(to.Addr()) {
+	if err != nil || tunnel.IsInside(to.Addr()) {
 		return ErrPrivate
 	}
 	return nil

@@ -8,12 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	streams "github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/gateway/internal/stream"
 	"github.com/socknotify/socknotify/gateway/internal/webhook"
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -205,7 +206,7 @@ func (s *socket) tell(g event.Gap) error {
 
 // drop notes that a client was not told of a span, if it stays.
 func (s *socket) drop(topic int, missed event.Span) {
-	if s.t.Config.SlowPolicy != park.SlowDrop {
+	if s.t.Config.SlowPolicy != streams.SlowDrop {
 		return
 	}
 	s.t.slow.Lock()

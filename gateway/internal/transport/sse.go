@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
-	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/sse"
 )
 
@@ -77,7 +78,7 @@ func (t *Server) openEvents(c *sse.Conn, r *http.Request, _ string) error {
 	return nil
 }
 
-func (s *eventStream) stream() *park.Stream { return (*park.Stream)(s.conn) }
+func (s *eventStream) stream() *stream.Stream { return (*stream.Stream)(s.conn) }
 
 // Send implements sink.
 func (s *eventStream) Send(topic int, e *event.Event) bool {
@@ -87,7 +88,7 @@ func (s *eventStream) Send(topic int, e *event.Event) bool {
 	if e.At.Seq > 0 {
 		s.Topics[topic].At = e.At.Seq
 	}
-	err := park.ErrQueueFull
+	err := stream.ErrQueueFull
 	switch {
 	case !told:
 	case len(s.Topics) < 2 || e.At.Seq == 0:
@@ -118,7 +119,7 @@ func (s *eventStream) Gap(topic int, reason string, missed event.Span) {
 // note notes that a client was not told of a span, if err says that it was dropped. The caller
 // holds s.mu.
 func (s *eventStream) note(err error, topic int, missed event.Span) {
-	if err == park.ErrQueueFull {
+	if err == stream.ErrQueueFull {
 		s.missed.add(topic, missed)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/stream"
+
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/gateway/internal/presence"
@@ -16,7 +18,7 @@ import (
 // A Config has the fields of gateway.Config that say how clients are served.
 type Config struct {
 	MaxQueued                      int
-	SlowPolicy                     park.SlowPolicy
+	SlowPolicy                     stream.SlowPolicy
 	Compression, CompressMin       int
 	WriteTimeout, Heartbeat, Retry time.Duration
 	Name                           string

@@ -282,3 +282,12 @@ func belowListener(l net.Listener) net.Listener {
 	}
 	return embedded[net.Listener](l, "Listener")
 }
+
+// IsUnfit reports whether err has an *UnfitError.
+func IsUnfit(err error) bool {
+	if err == nil {
+		return false // before unfit, which is allocated
+	}
+	var unfit *UnfitError
+	return errors.As(err, &unfit)
+}

@@ -40,6 +40,12 @@ func Attempts(tb testing.TB, what string) iter.Seq[int] {
 	}
 }
 
+// Value is Receive for a channel whose name says what is awaited.
+func Value[T any](tb testing.TB, ch <-chan T) T {
+	tb.Helper()
+	return Receive(tb, "a value", ch)
+}
+
 // Receive returns what comes from a channel.
 func Receive[T any](tb testing.TB, what string, ch <-chan T) T {
 	tb.Helper()

@@ -3,8 +3,10 @@ package idling
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -82,4 +84,13 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Dial connects to a server. A TLS handshake comes with the first write.
+func Dial(address string, secure bool) (net.Conn, error) {
+	conn, err := net.Dial("tcp", address)
+	if err == nil && secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	return conn, err
 }

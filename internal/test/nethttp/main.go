@@ -116,7 +116,7 @@ import "net/http"
 var SocknotifyProxy func(*ReverseProxy) http.Handler
 `,
 	imports: `"net/http/httputil"`,
-	install: `tunnels := &park.Tunnels{OnClose: func(*park.Tunnel, error) { count.WriteString("x") }}
+	install: `tunnels := &tunnel.Tunnels{OnClose: func(*tunnel.Tunnel, error) { count.WriteString("x") }}
 	httputil.SocknotifyProxy = tunnels.ReverseProxy`,
 	counts: "connections became tunnels",
 }

@@ -171,7 +171,7 @@ func ParkServer() Set[park.Stats] {
 	return s
 }
 
-// Tunnels returns the metrics of park.Tunnels. Those that a park.Server has too are the same.
+// Tunnels returns the metrics of tunnel.Tunnels. Those that a park.Server has too are the same.
 func Tunnels() Set[park.Stats] {
 	const moved = "Bytes that tunnels have moved, to their second connections and back."
 	s := Set[lotStats]{}

@@ -23,7 +23,7 @@ func TestEveryCount(t *testing.T) {
 	t.Run("park.Server", func(t *testing.T) {
 		every(t, ParkServer(), append(ofStreams, ofHTTP...)...)
 	})
-	t.Run("park.Tunnels", func(t *testing.T) {
+	t.Run("tunnel.Tunnels", func(t *testing.T) {
 		every(t, Tunnels(), append(ofHTTP, "RefusedPerAddr", "Dropped", "Calls", "CallTime",
 			"Handshakes", "CryptoTLS", "TimedOut.Message")...)
 	})

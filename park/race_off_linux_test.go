@@ -1,5 +1,0 @@
-//go:build !race
-
-package park
-
-const raceDetector = false

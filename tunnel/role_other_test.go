@@ -1,0 +1,5 @@
+//go:build !linux
+
+package tunnel
+
+func runRole() bool { return false }
