@@ -31,6 +31,7 @@ type httpConn struct {
 	post  bool  // the latest request was a POST
 	fresh bool  // the first request has not begun; changed with in.mu
 	idled bool  // StateIdle was reported; used without a session
+	late  bool  // nothing was sent in the time for it
 }
 
 // minHead is the number of bytes after which net/http considers a request begun and starts its timeouts. With fewer
@@ -57,6 +58,18 @@ func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 		hc.onReady = hc.ready
 	}
 	return hc
+}
+
+// begin hands a new connection to net/http, with TLS after the handshake. It reports whether the listener was open.
+func (hc *httpConn) begin() (handed bool) {
+	l := hc.in
+	_, secure := hc.conn.(connectionStater)
+	if t, ok := unwrap.AsTLS(hc.conn); ok {
+		return l.start(hc, func() bool { return hc.handshake(t) })
+	} else if l.server.prior && !secure {
+		return l.start(hc, hc.findPreface)
+	}
+	return l.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
 }
 
 // begun is called when a request has begun, or when the connection has ended or was hijacked. Shutdown waits no longer for
@@ -131,6 +144,14 @@ func (hc *httpConn) park() (handed bool) {
 	}
 }
 
+// unpark removes the connection from the lot, for another one. It does not call the program's hook again, because net/http
+// would leave the connection open after a panic of it.
+func (hc *httpConn) unpark() {
+	if hc.raw != nil {
+		hc.in.lot.engine.UnparkSocket(hc.conn, unwrap.Socket{Conn: hc.base, Raw: hc.raw})
+	}
+}
+
 // ready is the function of parked connections. It reads what has arrived, and then hands the connection to net/http or
 // parks it again.
 func (hc *httpConn) ready(net.Conn) {
@@ -186,10 +207,11 @@ func (hc *httpConn) resume(buf *peekBuffer, n int) bool {
 	return hc.in.push(arrival{conn: hc.newSession(buf, n-from), hc: hc})
 }
 
-// evictIdle evicts every parked connection, except for those of requests that wait.
+// evictIdle evicts every parked connection that has had a request, except for those of requests that wait.
 func (l *listener) evictIdle() {
 	l.lot.engine.EvictAll(func(conn net.Conn) bool {
 		_, waits := conn.(suspendedConn)
-		return waits
+		_, silent := conn.(silentConn)
+		return waits || silent
 	})
 }

@@ -47,6 +47,7 @@ func (hc *httpConn) serveHTTP2(received []byte) (handed bool) {
 	s := in.server
 	in.release(hc)      // Close would close it without GOAWAY
 	defer in.forget(hc) // HTTP2 waits for the first request
+	hc.unpark()
 	s.unwrapped.Store(hc.conn, hc)
 	defer s.unwrapped.Delete(hc.conn)
 	err := s.HTTP2.ServeReceived(in.ctx, hc.conn, received)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving"
-	"github.com/socknotify/socknotify/internal/serving/unwrap"
 	"github.com/socknotify/socknotify/internal/serving/wheel"
 )
 
@@ -48,6 +47,7 @@ type holder uint8
 const (
 	byNetHTTP   holder = iota // net/http or HTTP2, whose Close closes it
 	byGoroutine               // a goroutine of start
+	byLot                     // the lot, until its first byte
 )
 
 // An arrival is a result of Accept: a connection or an error.
@@ -181,6 +181,7 @@ func (l *listener) accept() {
 	err := accept(l.Listener, l.ended, l.admit, func(err error, wait time.Duration) {
 		logf(l.server.Server, "http: Accept error: %v; retrying in %v", err, wait)
 	})
+	l.endSilences()
 	if l.handOver() {
 		l.push(arrival{err: err})
 	}
@@ -201,10 +202,10 @@ func (l *listener) handOver() bool {
 	return !l.draining
 }
 
-// starting reports whether a goroutine holds a fresh connection. The caller holds l.mu.
+// starting reports whether a goroutine or the lot holds a fresh connection. The caller holds l.mu.
 func (l *listener) starting() bool {
 	for hc, by := range l.held {
-		if by == byGoroutine && hc.fresh {
+		if by != byNetHTTP && hc.fresh {
 			return true
 		}
 	}
@@ -238,16 +239,7 @@ func (l *listener) admit(conn net.Conn) {
 	counted = true
 	l.server.announce(conn, http.StateNew)
 	returned = true
-	var handed bool
-	_, secure := conn.(connectionStater)
-	if t, ok := unwrap.AsTLS(conn); ok {
-		handed = l.start(hc, func() bool { return hc.handshake(t) })
-	} else if l.server.prior && !secure {
-		handed = l.start(hc, hc.findPreface)
-	} else {
-		handed = l.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
-	}
-	if !handed {
+	if !hc.parkSilent() && !hc.begin() {
 		hc.finish()
 	}
 }
@@ -263,6 +255,22 @@ func (l *listener) start(hc *httpConn, f func() (handed bool)) bool {
 	l.held[hc] = byGoroutine
 	l.goroutines.Go(func() { hc.run(f) })
 	return true
+}
+
+// hold notes that the lot is to have a fresh connection. It reports whether the listener was open.
+func (l *listener) hold(hc *httpConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.held[hc] = byLot
+	}
+	return !l.closed
+}
+
+func (l *listener) isDraining() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draining
 }
 
 // release removes a connection from those that goroutines hold, because HTTP2 will close it.
@@ -288,6 +296,7 @@ func (l *listener) stopAccepting() {
 	l.draining = true
 	l.changed.Broadcast()
 	l.mu.Unlock()
+	l.endSilences()
 	if f, ok := l.Listener.(*FirstByteListener); ok {
 		f.stopAccepting() // and Close closes it
 	} else {

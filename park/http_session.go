@@ -239,10 +239,7 @@ func (s *session) stateChanged(state http.ConnState) {
 		if s.suspended != nil {
 			return // it is active until the answer
 		}
-		if hc.onReady != nil {
-			// The hook is not called again, because net/http would leave the connection open after a panic.
-			hc.in.lot.engine.UnparkSocket(hc.conn, unwrap.Socket{Conn: hc.base, Raw: hc.raw}) // the program may use another lot or port
-		}
+		hc.unpark() // the program may use another lot or port
 	case http.StateClosed:
 		hc.begun()
 		s.stopLingering()

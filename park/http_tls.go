@@ -52,7 +52,10 @@ func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 	in := hc.in
 	srv := in.server.Server
 	limit := handshakeTimeout(srv)
-	if limit > 0 {
+	switch {
+	case hc.late:
+		conn.SetDeadline(unwrap.Past)
+	case limit > 0:
 		conn.SetDeadline(time.Now().Add(limit))
 	}
 	ctx := context.WithValue(cmp.Or(hc.ctx, in.ctx), http.LocalAddrContextKey, conn.LocalAddr())
@@ -84,6 +87,7 @@ func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 	if !ok {
 		stock = conn.(*tlsrecord.Conn).Stock()
 	}
+	hc.unpark()
 	in.server.unwrapped.Store(stock, hc)
 	handed := in.push(arrival{conn: stock, hc: hc})
 	if !handed {

@@ -74,11 +74,12 @@ func TestHTTPShutdownAnswersFirstRequest(t *testing.T) {
 			s.ask(used, in)
 			fresh := dial()
 			await.Until(t, "accepted, and parked", func() bool {
-				accepted := s.connCount()
-				if first != nil {
+				accepted, parked := s.connCount(), s.Stats().Parked
+				if first != nil { // which has the new one
 					accepted += first.Stats().Parked
+					parked++
 				}
-				return accepted == 2 && s.Stats().Parked == 1
+				return accepted == 2 && parked == 2
 			})
 			result := make(chan error, 1)
 			go func() { result <- s.Shutdown(t.Context()) }()

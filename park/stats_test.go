@@ -205,7 +205,7 @@ func TestHTTPConns(t *testing.T) {
 		for range 3 {
 			conntest.Send(t, idle, hello)
 			answered(t, idleIn, "GET")
-			await.Until(t, "parked", func() bool { return p.Stats().Parked == 1 })
+			await.Until(t, "both are parked", func() bool { return p.Stats().Parked == 2 })
 		}
 		want("an idle one", 2)
 		waiting, waitingIn := dial()
