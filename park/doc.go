@@ -42,6 +42,7 @@ package park
 //
 //	http.go         the server; http_http2.go: a preface of HTTP/2; http_tls.go: TLS
 //	http_listener.go  new connections, requests that begin, and Shutdown
+//	http_first.go   a connection that has sent nothing yet
 //	http_session.go what net/http reads and writes; http_linger.go: it waits a little before parking
 //	http_conn.go    the connection between two requests
 //	suspend.go      a handler calls Suspend

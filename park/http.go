@@ -28,13 +28,15 @@ import (
 //     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or TLSConn.
 //   - A TLS connection is a TLSConn, and no *tls.Conn unless CryptoTLS is set.
 //   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
-//   - An idle timeout is up to 0.2 seconds late.
+//   - An idle timeout is up to 0.2 seconds late. ReadHeaderTimeout, and the time for a TLS handshake, begin with the
+//     first byte; for that there is the same time.
 //   - If a large head of a request comes after a pause, up to 4,096 bytes more of it count towards
 //     MaxHeaderBytes. An http.Server allows that much beyond the limit.
 //   - Shutdown answers the first request of connections that were accepted before it, as it describes.
 //   - Before Serve returns, the HTTPServer closes the parked connections.
 //
-// A connection is parked when it has been idle for Linger and net/http has consumed every byte that was read from it.
+// A connection is parked until its first byte, and when it has been idle for Linger and net/http has consumed every byte
+// that was read from it.
 // Connections that [Lot.Park] refuses with ErrUnparkable are never parked. They are counted in Stats.Unparkable of the lot,
 // and one message for each of their types is logged to Server.ErrorLog. HTTP/2 connections are parked if the field HTTP2 is
 // set. If it is nil, net/http serves them; neither they nor, if Server.Protocols allows unencrypted HTTP/2, any unencrypted

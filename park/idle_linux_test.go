@@ -33,9 +33,9 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 // A parked connection needs less than 1,200 live bytes. A parked HTTP connection needs less than a fifth of the live
-// bytes of a net/http connection.
+// bytes of a net/http connection, and one that has sent nothing less than 800.
 func TestIdleMemory(t *testing.T) {
-	long.Only(t, "it makes 5,000 connections, three times")
+	long.Only(t, "it makes 5,000 connections, four times")
 	if race.Enabled {
 		t.Skip("the memory of the race detector would be included")
 	}
@@ -43,6 +43,9 @@ func TestIdleMemory(t *testing.T) {
 	live := func(kind string) float64 { return measureIdle(t, kind, false).Live() }
 	if n := live("park"); n > 1200 {
 		t.Errorf("parked: %.0f bytes", n)
+	}
+	if n := live("silent in park HTTP"); n > 800 {
+		t.Errorf("silent: %.0f bytes", n)
 	}
 	stock, ours := live("net/http"), live("park HTTP")
 	if ours > stock/5 {
@@ -117,6 +120,10 @@ var idleKinds = []idleKind{
 	{"park HTTP at once", false, serveHTTPServer(false, -1)},
 	{"net/http TLS", true, serveStock(true)},
 	{"park HTTP TLS", true, serveHTTPServer(true, 0)},
+	{"silent in net/http", false, serveSilent(false, false)},
+	{"silent in park HTTP", false, serveSilent(false, true)},
+	{"silent in net/http TLS", true, serveSilent(true, false)},
+	{"silent in park HTTP TLS", true, serveSilent(true, true)},
 	{"waiting in net/http", false, serveWaiting(false, false)},
 	{"waiting in park HTTP", false, serveWaiting(false, true)},
 	{"waiting in net/http TLS", true, serveWaiting(true, false)},
@@ -273,6 +280,33 @@ func serveHTTPServer(secure bool, linger time.Duration) func(net.Listener, tls.C
 	}
 }
 
+// serveSilent serves clients that send nothing.
+func serveSilent(secure, ours bool) func(net.Listener, tls.Certificate) func() int {
+	return func(ln net.Listener, cert tls.Certificate) func() int {
+		var accepted atomic.Int64
+		srv := idleServer(secure, cert, nil)
+		srv.ErrorLog = log.New(io.Discard, "", 0) // handshakes end with the clients
+		srv.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				accepted.Add(1)
+			}
+		}
+		s := &HTTPServer{Server: srv}
+		serve, serveTLS := srv.Serve, srv.ServeTLS
+		settled := func() int { return int(accepted.Load()) }
+		if ours {
+			serve, serveTLS = s.Serve, s.ServeTLS
+			settled = func() int { return s.Stats().Parked }
+		}
+		if secure {
+			go serveTLS(ln, "", "")
+		} else {
+			go serve(ln)
+		}
+		return settled
+	}
+}
+
 // serveWaiting lets requests for /poll wait: on an HTTPServer, or in a goroutine each, for a channel,
 // on an http.Server. /resume answers them, and /waiting says how many wait.
 func serveWaiting(secure, ours bool) func(net.Listener, tls.Certificate) func() int {
@@ -361,8 +395,8 @@ func runClients(address, name string, secure bool) {
 	}
 	idling.Connect(func() (net.Conn, error) {
 		conn, err := idling.Dial(address, secure)
-		if err != nil {
-			return nil, err
+		if err != nil || strings.HasPrefix(name, "silent") {
+			return conn, err
 		}
 		if _, err := io.WriteString(conn, text); err != nil {
 			return nil, err
