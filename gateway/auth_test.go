@@ -47,6 +47,13 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
+// text returns what was written.
+func (b *lockedBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
 // A token says which topics its bearer may read and write. It may come in a header, a cookie or the query, and is not
 // logged.
 func TestTokens(t *testing.T) {

@@ -79,7 +79,7 @@ func newNode(t testing.TB, config NodeConfig) *Node {
 	if config.Name == "" {
 		config.Name = "one"
 	}
-	config.Logger = quiet
+	config.Logger = cmp.Or(config.Logger, quiet)
 	node, err := Start(config)
 	must(t, err)
 	t.Cleanup(node.Close)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/stream"
+	"github.com/socknotify/socknotify/gateway/internal/trust"
 
 	crand "crypto/rand"
 	"errors"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/socknotify/socknotify"
 )
 
 // NodeConfig configures an embedded nats-server.
@@ -35,10 +38,16 @@ type NodeConfig struct {
 	// files are synced every two minutes.
 	SyncAlways bool
 	// Cluster is the address, host:port, on which other members reach this one. It is empty for a
-	// single node. Routes are such addresses of members, of which this one may be one. Routes are
-	// not authenticated: the addresses must not be reachable for others.
+	// single node. Routes are such addresses of members, of which this one may be one.
 	Cluster string
 	Routes  []string
+	// ClusterCert, ClusterKey and ClusterCA are files in PEM, with which members trust each other:
+	// a member needs a certificate for a host of Routes that ClusterCA has signed, for servers and
+	// for clients. Connections that begin after the files have changed use what they have then.
+	// Without them Cluster and Routes must be loopback addresses, unless ClusterInsecure says that
+	// no others can reach them.
+	ClusterCert, ClusterKey, ClusterCA string
+	ClusterInsecure                    bool
 	// Listen, if not empty, is an address on which NATS clients are served.
 	Listen string
 	// Logger is nil for slog.Default.
@@ -51,7 +60,9 @@ type Node struct {
 	Conn    *nats.Conn
 	others  int // members of the cluster but this one
 	options *server.Options
-	failed  atomic.Bool // a single node cannot store events
+	failed  atomic.Bool         // a single node cannot store events
+	certs   *trust.Certificates // nil without ClusterCert
+	unwatch func()              // ends the looks at their files
 }
 
 const (
@@ -113,35 +124,82 @@ func Start(config NodeConfig) (*Node, error) {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: r})
 		}
 	}
+	watching, unwatch := context.WithCancel(context.Background())
+	certs, err := config.trust(watching)
+	if err != nil {
+		unwatch()
+		return nil, fmt.Errorf("gateway: start: %w", err)
+	}
+	if certs != nil {
+		hosts := make([]string, len(o.Routes))
+		for i, r := range o.Routes {
+			hosts[i] = r.Hostname()
+		}
+		o.Cluster.TLSConfig = certs.Mutual(hosts)
+	}
 	if o.DontListen && config.Cluster != "" {
 		// nats-server has no routes without a listener for clients. So there is one, on a port of
 		// this machine, with a token that only this process knows.
 		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
 		connect = append(connect, nats.Token(o.Authorization))
 	}
-	s, err := server.NewServer(o.Clone())
-	if err != nil {
-		return nil, fmt.Errorf("gateway: start: %w", err)
+	n := &Node{options: o, certs: certs, unwatch: unwatch}
+	if err := n.start(connect, config.Logger); err != nil {
+		unwatch()
+		return nil, err
 	}
-	s.SetLoggerV2(natsLog{config.Logger}, false, false, false)
+	for _, r := range config.Routes {
+		if r != config.Cluster {
+			n.others++
+		}
+	}
+	return n, nil
+}
+
+// start starts the server, and connects to it.
+func (n *Node) start(connect []nats.Option, log *slog.Logger) error {
+	s, err := server.NewServer(n.options.Clone())
+	if err != nil {
+		return fmt.Errorf("gateway: start: %w", err)
+	}
+	s.SetLoggerV2(natsLog{log}, false, false, false)
 	go s.Start()
 	if !s.ReadyForConnections(startTimeout) {
 		s.Shutdown()
-		return nil, errors.New("gateway: start: nats-server is not ready")
+		return errors.New("gateway: start: nats-server is not ready")
 	}
 	conn, err := nats.Connect("", append(connect, nats.InProcessServer(s), nats.MaxReconnects(-1))...)
 	if err != nil {
 		s.Shutdown()
-		return nil, fmt.Errorf("gateway: start: %w", err)
+		return fmt.Errorf("gateway: start: %w", err)
 	}
-	others := 0
-	for _, r := range config.Routes {
-		if r != config.Cluster {
-			others++
-		}
-	}
-	return &Node{Server: s, Conn: conn, others: others, options: o}, nil
+	n.Server, n.Conn = s, conn
+	return nil
 }
+
+// trust opens the certificates of the cluster. It returns nil if there are none.
+func (c *NodeConfig) trust(ctx context.Context) (*trust.Certificates, error) {
+	files := trust.Files{Cert: c.ClusterCert, Key: c.ClusterKey, CA: c.ClusterCA}
+	switch {
+	case files == trust.Files{}:
+		for _, address := range append([]string{c.Cluster}, c.Routes...) {
+			if address != "" && !c.ClusterInsecure && !trust.IsLoopback(address) {
+				return nil, fmt.Errorf("%w: %s is not a loopback address, so the cluster needs ClusterCert, ClusterKey and ClusterCA",
+					socknotify.ErrInvalid, address)
+			}
+		}
+		return nil, nil
+	case files.Cert == "" || files.Key == "" || files.CA == "":
+		return nil, fmt.Errorf("%w: ClusterCert, ClusterKey and ClusterCA go together", socknotify.ErrInvalid)
+	case c.ClusterInsecure:
+		return nil, fmt.Errorf("%w: ClusterInsecure is without ClusterCert", socknotify.ErrInvalid)
+	}
+	return trust.Open(ctx, files, c.Logger)
+}
+
+// Reload reads the files of the cluster's certificates now, and not only when they are looked at
+// next. Connections that there are stay.
+func (n *Node) Reload() { n.certs.Reload() }
 
 // ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a
 // member of a cluster without one.
@@ -276,14 +334,23 @@ func (n *Node) Close() {
 	n.Conn.Close()
 	n.Server.Shutdown()
 	n.Server.WaitForShutdown()
+	n.unwatch()
 }
+
+// unverifiedRoutes begins a warning of nats-server that is not true here: package trust verifies the
+// routes.
+const unverifiedRoutes = "TLS certificate chain and hostname of solicited routes will not be verified"
 
 // natsLog gives the server's messages to a logger.
 type natsLog struct{ *slog.Logger }
 
 func (l natsLog) Noticef(format string, v ...any) { l.Debug("nats: " + fmt.Sprintf(format, v...)) }
-func (l natsLog) Warnf(format string, v ...any)   { l.Warn("nats: " + fmt.Sprintf(format, v...)) }
 func (l natsLog) Fatalf(format string, v ...any)  { l.Error("nats: " + fmt.Sprintf(format, v...)) }
 func (l natsLog) Errorf(format string, v ...any)  { l.Error("nats: " + fmt.Sprintf(format, v...)) }
-func (l natsLog) Debugf(string, ...any)           {}
-func (l natsLog) Tracef(string, ...any)           {}
+func (l natsLog) Warnf(format string, v ...any) {
+	if !strings.HasPrefix(format, unverifiedRoutes) {
+		l.Warn("nats: " + fmt.Sprintf(format, v...))
+	}
+}
+func (l natsLog) Debugf(string, ...any) {}
+func (l natsLog) Tracef(string, ...any) {}

@@ -14,7 +14,7 @@ func TestWords(t *testing.T) {
 	words.Check(t, reflect.TypeFor[Config](), reflect.TypeFor[Stats]())
 	words.Keys(t, ".")
 	words.Keys(t, "cmd/socknotify-push")
-	for _, inner := range []string{"access", "hub", "keys", "mercure", "order", "presence", "stream", "transport", "webhook"} {
+	for _, inner := range []string{"access", "hub", "keys", "mercure", "order", "presence", "stream", "transport", "trust", "webhook"} {
 		words.Keys(t, "internal/"+inner)
 	}
 }
