@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/event"
+	"github.com/socknotify/socknotify/gateway/internal/mercure"
 	"github.com/socknotify/socknotify/gateway/internal/stream"
 )
 
@@ -228,6 +230,38 @@ func TestStoppedPublisher(t *testing.T) {
 		t.Errorf("%d were counted", n)
 	}
 	s.publish("a", "others go on")
+}
+
+// A request whose body does not come is answered, and its connection ends, whatever the request asks
+// for.
+func TestMissingBody(t *testing.T) {
+	defer func(before time.Duration) { access.BodyTimeout = before }(access.BodyTimeout)
+	access.BodyTimeout = 100 * time.Millisecond
+	s, _ := guarded(t, Config{Mercure: mercureTestConfig().Mercure, Heartbeat: 100 * time.Millisecond})
+	token := "Authorization: Bearer " + user(t, "alice") + "\r\n"
+	early := httptest.NewServer(Unready(Config{}))
+	defer early.Close()
+	for _, url := range []string{s.url, early.URL} {
+		for _, head := range []string{
+			"GET /healthz", "GET /readyz", "GET /events?topic=a", "GET /poll?topic=a", "GET /socket?topic=a",
+			"GET /presence?topic=a", "POST /disconnect?user=x", "GET /push.js", "GET /nothing", "POST /nothing",
+			"POST /publish?topic=a", "OPTIONS /publish", "GET " + mercure.Path + "?topic=a", "POST " + mercure.Path,
+		} {
+			for _, more := range []string{"", token} {
+				for _, body := range []string{"Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"} {
+					conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+					must(t, err)
+					fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", head, more, body)
+					conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+					answer, err := io.ReadAll(conn)
+					conn.Close()
+					if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
+						t.Errorf("%s: %s: %q, %v", url, head, answer, err)
+					}
+				}
+			}
+		}
+	}
 }
 
 // An event that says that it is too long is refused before it has come.

@@ -128,6 +128,7 @@ func (g *Gateway) route() {
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	access.BoundBody(w, r)
 	probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
 	if !probe && !g.access.Config.AllowsHost(r) {
 		g.access.Reject(w, r, http.StatusMisdirectedRequest, "this host is not served here")
@@ -255,6 +256,7 @@ func (g *Gateway) end() {
 func Unready(config Config) http.Handler {
 	config.Retry = cmp.Or(config.Retry, defaultRetry)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access.BoundBody(w, r)
 		if r.URL.Path == "/healthz" {
 			serveHealth(w, r)
 			return

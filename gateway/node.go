@@ -198,8 +198,12 @@ func (c *NodeConfig) trust(ctx context.Context) (*trust.Certificates, error) {
 }
 
 // Reload reads the files of the cluster's certificates now, and not only when they are looked at
-// next. Connections that there are stay.
-func (n *Node) Reload() { n.certs.Reload() }
+// next. Connections that there are stay. A nil Node has none.
+func (n *Node) Reload() {
+	if n != nil {
+		n.certs.Reload()
+	}
+}
 
 // ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a
 // member of a cluster without one.

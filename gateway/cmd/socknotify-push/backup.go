@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,7 +20,8 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 	f := flag.NewFlagSet("socknotify-push backup", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	store := f.String("store", "push-data", "folder of a single node, which must be stopped")
-	url := f.String("nats", "", "URL of a running NATS with the stream, instead of a folder")
+	var elsewhere natsOptions
+	elsewhere.flags(f, "URL of a running NATS with the stream, instead of a folder")
 	final := f.Bool("final", false,
 		"close the stream first: it takes no event any more, and is to be moved")
 	err := f.Parse(args)
@@ -29,12 +31,13 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 	if err == nil && f.NArg() != 1 {
 		err = errors.New("want the name of one file")
 	}
+	err = cmp.Or(err, elsewhere.check())
 	if err != nil {
 		fmt.Fprintf(stderr, "socknotify-push backup: %v\n", err)
 		return 2
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	if err := backupTo(ctx, f.Arg(0), *store, *url, *final, log); err != nil {
+	if err := backupTo(ctx, f.Arg(0), *store, &elsewhere, *final, log); err != nil {
 		fmt.Fprintf(stderr, "socknotify-push backup: %v\n", err)
 		return 1
 	}
@@ -42,12 +45,12 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 }
 
 // backupTo writes a backup to a new file. If it fails, there is no file.
-func backupTo(ctx context.Context, file, store, url string, final bool, log *slog.Logger) (
+func backupTo(ctx context.Context, file, store string, elsewhere *natsOptions, final bool, log *slog.Logger) (
 	err error) {
 	var conn *nats.Conn
-	if url != "" {
-		if conn, err = nats.Connect(url); err != nil {
-			return fmt.Errorf("--nats: %w", err)
+	if elsewhere.url != "" {
+		if conn, err = elsewhere.connect(); err != nil {
+			return err
 		}
 		defer conn.Close()
 	} else {

@@ -1,16 +1,18 @@
 // Command socknotify-push pushes events to browsers and other HTTP clients. It is package gateway as a program.
 //
 //	socknotify-push                                                    one node, its files in ./push-data
-//	socknotify-push --name a --cluster 10.0.0.1:6222 --routes 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222
+//	socknotify-push --name a --cluster 10.0.0.1:6222 --routes 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222 \
+//		--cluster-cert a.pem --cluster-key a.key --cluster-ca ca.pem
 //	socknotify-push --nats nats://127.0.0.1:4222                       an existing NATS with JetStream
 //	socknotify-push backup --store push-data FILE                      writes a stopped node's events to a file
 //	socknotify-push backup --final --store push-data FILE              the same, to move them to another node
 //
-// SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
+// SIGHUP makes it read its certificates again. SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
 // one ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,6 +27,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/gateway/internal/trust"
 )
 
 func main() {
@@ -68,7 +71,9 @@ const collectAt = 50
 // options are the flags.
 type options struct {
 	addr, debugAddr, cert, key string
-	nats                       string
+	debugToken                 string
+	debugSecret                []byte // what that file has
+	nats                       natsOptions
 	node                       gateway.NodeConfig
 	config                     gateway.Config
 	jwtSecret, restore         string
@@ -114,10 +119,12 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 // serverFlags are about the process.
 func (o *options) serverFlags(f *flag.FlagSet) {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address to serve clients and publishers on")
-	f.StringVar(&o.cert, "cert", "", "file with the certificate, for TLS")
+	f.StringVar(&o.cert, "cert", "", "file with the certificate, for TLS; read again when it changes, and at SIGHUP")
 	f.StringVar(&o.key, "key", "", "file with its key")
 	f.BoolVar(&o.h2c, "h2c", false, "also take HTTP/2 without TLS, as from a proxy")
 	f.StringVar(&o.debugAddr, "debug-addr", "", "address of the status and live pages and of /metrics; none without it")
+	f.StringVar(&o.debugToken, "debug-token", "",
+		"file with the token, or password of any user, that --debug-addr asks for; needed unless that is a loopback address")
 	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
 	f.BoolVar(&o.version, "version", false, "print the version")
@@ -127,11 +134,17 @@ func (o *options) serverFlags(f *flag.FlagSet) {
 // storeFlags are about NATS and the stream.
 func (o *options) storeFlags(f *flag.FlagSet) {
 	host, _ := os.Hostname()
-	f.StringVar(&o.nats, "nats", "", "URL of an existing NATS with JetStream, instead of an embedded server")
+	o.nats.flags(f, "URL of an existing NATS with JetStream, instead of an embedded server")
 	f.StringVar(&o.node.Store, "store", "push-data", "folder of the embedded server's files")
 	f.StringVar(&o.node.Name, "name", host, "name of this node; must stay the same, and differ from other members'")
 	f.StringVar(&o.node.Cluster, "cluster", "", "address, host:port, on which other members reach this node")
 	listVar(f, &o.node.Routes, "routes", "such addresses of all members, separated by commas")
+	f.StringVar(&o.node.ClusterCert, "cluster-cert", "",
+		"file with this member's certificate, for its host in --routes, as a server and as a client")
+	f.StringVar(&o.node.ClusterKey, "cluster-key", "", "file with its key")
+	f.StringVar(&o.node.ClusterCA, "cluster-ca", "", "file with the certificates of those who sign members' certificates")
+	f.BoolVar(&o.node.ClusterInsecure, "cluster-insecure", false,
+		"allow --cluster and --routes beyond loopback addresses without certificates")
 	f.StringVar(&o.node.Listen, "nats-addr", "",
 		"address on which the embedded server serves NATS clients, which are not authenticated")
 	f.StringVar(&o.sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
@@ -238,10 +251,38 @@ func (o *options) check() error {
 		return errors.New("--h2c is without TLS, --cert with it: want one of them")
 	case (o.node.Cluster == "") != (len(o.node.Routes) == 0):
 		return errors.New("--cluster and --routes go together")
+	case o.debugAddr != "" && o.debugToken == "" && !trust.IsLoopback(o.debugAddr):
+		return fmt.Errorf("--debug-addr %s is not a loopback address: it needs --debug-token", o.debugAddr)
+	case o.debugToken != "" && o.debugAddr == "":
+		return errors.New("--debug-token needs --debug-addr")
 	case o.restore != "" && o.config.Stream.Await:
 		return errors.New("--restore and --await-stream: want one of them")
-	case o.nats != "" && o.node.Cluster != "":
+	case o.nats.url != "" && o.node.Cluster != "":
 		return errors.New("--nats uses servers that run elsewhere, --cluster makes this process one: want one of them")
+	}
+	return cmp.Or(o.checkCluster(), o.nats.check())
+}
+
+// checkCluster reports what is wrong with the flags of the cluster's certificates.
+func (o *options) checkCluster() error {
+	n := &o.node
+	all := n.ClusterCert != "" && n.ClusterKey != "" && n.ClusterCA != ""
+	any := n.ClusterCert != "" || n.ClusterKey != "" || n.ClusterCA != ""
+	switch {
+	case any && !all:
+		return errors.New("--cluster-cert, --cluster-key and --cluster-ca go together")
+	case n.Cluster == "" && (any || n.ClusterInsecure):
+		return errors.New("--cluster-cert and --cluster-insecure need --cluster")
+	case any && n.ClusterInsecure:
+		return errors.New("--cluster-cert and --cluster-insecure: want one of them")
+	case any || n.ClusterInsecure || n.Cluster == "":
+		return nil
+	}
+	for _, address := range append([]string{n.Cluster}, n.Routes...) {
+		if !trust.IsLoopback(address) {
+			return fmt.Errorf("%s is not a loopback address: the cluster needs --cluster-cert, --cluster-key and --cluster-ca, "+
+				"or --cluster-insecure if no others can reach it", address)
+		}
 	}
 	return nil
 }

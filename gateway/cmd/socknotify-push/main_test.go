@@ -164,21 +164,32 @@ func TestVersion(t *testing.T) {
 // A wrong command line is refused with the status 2 and a message that names what is wrong.
 func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"--sync sometimes":                "--sync sometimes",
-		"--slow-policy wait":              "--slow-policy wait",
-		"--compression 10":                "--compression 10",
-		"--window 1h --max-age 1m":        "--window 1h",
-		"--jwt-issuer x":                  "--jwt-issuer",
-		"--cert x":                        "--cert",
-		"--cert x --key y --h2c":          "--h2c",
-		"--cluster 127.0.0.1:1":           "--routes",
-		"--jwks x --jwt-secret y":         "--jwks",
-		"--nats x --cluster a --routes b": "--nats",
-		"extra":                           "extra",
-		"--restore x --await-stream":      "--restore",
-		"backup":                          "one file",
-		"backup --nothing x":              "nothing",
-		"--nothing":                       "nothing",
+		"--sync sometimes":                          "--sync sometimes",
+		"--slow-policy wait":                        "--slow-policy wait",
+		"--compression 10":                          "--compression 10",
+		"--window 1h --max-age 1m":                  "--window 1h",
+		"--jwt-issuer x":                            "--jwt-issuer",
+		"--cert x":                                  "--cert",
+		"--cert x --key y --h2c":                    "--h2c",
+		"--cluster 127.0.0.1:1":                     "--routes",
+		"--jwks x --jwt-secret y":                   "--jwks",
+		"--nats x --cluster a --routes b":           "--nats",
+		"--nats-ca x":                               "need --nats",
+		"backup --nats-creds x y":                   "need --nats",
+		"--nats x --nats-key y":                     "--nats-cert",
+		"--debug-addr :1":                           "--debug-token",
+		"--debug-addr 10.0.0.1:1":                   "--debug-token",
+		"--debug-token x":                           "--debug-addr",
+		"--cluster 10.0.0.1:1 --routes 127.0.0.1:1": "10.0.0.1:1 is not a loopback address",
+		"--cluster 127.0.0.1:1 --routes 127.0.0.1:1,b.example:1":     "b.example:1 is not a loopback address",
+		"--cluster 127.0.0.1:1 --routes 127.0.0.1:1 --cluster-key x": "--cluster-cert",
+		"--cluster-insecure": "need --cluster",
+		"--cluster 127.0.0.1:1 --routes 127.0.0.1:1 --cluster-insecure --cluster-key x --cluster-cert y --cluster-ca z": "want one",
+		"extra":                      "extra",
+		"--restore x --await-stream": "--restore",
+		"backup":                     "one file",
+		"backup --nothing x":         "nothing",
+		"--nothing":                  "nothing",
 	} {
 		var out bytes.Buffer
 		if status := command(t.Context(), strings.Fields(args), io.Discard, &out); status != 2 || !strings.Contains(out.String(), want) {
@@ -195,6 +206,9 @@ func TestWrongUsage(t *testing.T) {
 		"--addr 127.0.0.1:x":                                                      "unknown port",
 		"--addr 127.0.0.1:0 --webhook-secret /no/such":                            "/no/such",
 		node + "--webhook-connect https://example.org/ --webhook-secret " + short: "24 bytes",
+		"--addr 127.0.0.1:0 --cert /no/such --key /no/such":                       "/no/such",
+		"--addr 127.0.0.1:0 --debug-addr :0 --debug-token " + short:               "16 bytes",
+		"--addr 127.0.0.1:0 --nats nats://127.0.0.1:1 --nats-creds /no":           "/no",
 		node + "--presence a..b":                                                  "Presence",
 		"--addr 127.0.0.1:0 --restore /no/such":                                   "/no/such",
 		"backup --store /no/such x":                                               "/no/such",
@@ -257,8 +271,12 @@ func events(t *testing.T, url, topics, id string) (next func(prefix string) stri
 
 // stream is events for any path.
 func stream(t *testing.T, url, path, id string) (next func(prefix string) string, end func()) {
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	scheme, addr, _ := strings.Cut(url, "://")
+	conn, err := net.Dial("tcp", addr)
 	must(t, err)
+	if scheme == "https" {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n", path, id)
 	in := bufio.NewReader(conn)
 	return func(prefix string) string {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/subtle"
+	"crypto/tls"
 	"embed"
 	"encoding/base64"
 	"encoding/json"
@@ -12,8 +14,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,6 +27,7 @@ import (
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/gateway"
 	"github.com/socknotify/socknotify/gateway/internal/access"
+	"github.com/socknotify/socknotify/gateway/internal/trust"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
@@ -40,6 +45,9 @@ var maxSilence = 30 * time.Second
 
 // run runs a node until ctx is done, and drains it then.
 func run(ctx context.Context, o *options, log *slog.Logger) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	ln, err := net.Listen("tcp", o.addr) // first, so that a wrong address is reported at once
 	if err != nil {
 		return err
@@ -50,6 +58,14 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	defer backup.Close() // which may be nil
+	watching, stopWatching := context.WithCancel(context.Background())
+	defer stopWatching()
+	var certs *trust.Certificates // nil without --cert
+	if o.cert != "" {
+		if certs, err = trust.Open(watching, trust.Files{Cert: o.cert, Key: o.key}, log); err != nil {
+			return err
+		}
+	}
 	// Probes and clients are answered while the gateway waits for other members.
 	var front atomic.Pointer[http.Handler]
 	unready := gateway.Unready(o.config)
@@ -70,6 +86,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 			}
 		},
 		Protocols: protocols,
+		TLSConfig: &tls.Config{GetCertificate: certs.Get},
 	}}
 	defer server.Close()
 	ended := make(chan error, 1)
@@ -77,7 +94,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	go func() {
 		defer stopped()
 		if o.cert != "" {
-			ended <- server.ServeTLS(ln, o.cert, o.key)
+			ended <- server.ServeTLS(ln, "", "")
 			return
 		}
 		ended <- server.Serve(ln)
@@ -93,6 +110,17 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return err
 	}
 	defer end()
+	go func() {
+		for {
+			select {
+			case <-hangups:
+				certs.Reload()
+				node.Reload()
+			case <-watching.Done():
+				return
+			}
+		}
+	}()
 	g, err := gateway.New(serving, o.config)
 	if err != nil {
 		return earlier(ended, err)
@@ -101,7 +129,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	current.Store(g)
 	changed() // it may have happened while the gateway was made
 	if node != nil {
-		watching, stopWatching := context.WithCancel(context.Background())
+		watching, stopWatching := context.WithCancel(watching) // before the node is closed
 		defer stopWatching()
 		go node.Watch(watching, changed)
 		waiting, cancel := context.WithTimeout(ctx, routeWait) // one of the others may have ended
@@ -113,7 +141,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		handler = withDemo(g)
 	}
 	front.Store(&handler)
-	page, err := serveDebug(o.debugAddr, g, server, node)
+	page, err := o.serveDebug(g, server, node)
 	if err != nil {
 		return err
 	}
@@ -142,6 +170,11 @@ func (o *options) prepare(ctx context.Context, log *slog.Logger) (backup *os.Fil
 	if o.config.Webhooks.Secret, err = o.hookSecret(); err != nil {
 		return nil, err
 	}
+	if o.debugToken != "" {
+		if o.debugSecret, err = readSecret("--debug-token", o.debugToken, 16); err != nil {
+			return nil, err
+		}
+	}
 	if o.restore == "" {
 		return nil, nil
 	}
@@ -159,14 +192,23 @@ func (o *options) authorize(ctx context.Context) (func(*http.Request) (gateway.G
 	case o.jwtSecret == "":
 		return nil, nil
 	}
-	secret, err := os.ReadFile(o.jwtSecret)
+	secret, err := readSecret("--jwt-secret", o.jwtSecret, 32)
 	if err != nil {
 		return nil, err
 	}
-	if secret = bytes.TrimSpace(secret); len(secret) < 32 {
-		return nil, fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
-	}
 	return gateway.JWT("HS256", secret, o.jwks.Require), nil
+}
+
+// readSecret returns what a file of a flag has, without white space around it.
+func readSecret(flag, name string, least int) ([]byte, error) {
+	secret, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if secret = bytes.TrimSpace(secret); len(secret) < least {
+		return nil, fmt.Errorf("%s: want at least %d bytes, got %d", flag, least, len(secret))
+	}
+	return secret, nil
 }
 
 // hookSecret returns the secret of --webhook-secret, if there is one.
@@ -191,10 +233,10 @@ func (o *options) hookSecret() ([]byte, error) {
 
 // connect connects to NATS. node is nil if that runs elsewhere.
 func (o *options) connect(changed func()) (node *gateway.Node, end func(), err error) {
-	if o.nats != "" {
+	if o.nats.url != "" {
 		again := nats.ReconnectHandler(func(*nats.Conn) { changed() })
-		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), again); err != nil {
-			return nil, nil, fmt.Errorf("--nats: %w", err)
+		if o.config.Conn, err = o.nats.connect(nats.MaxReconnects(-1), again); err != nil {
+			return nil, nil, err
 		}
 		return nil, o.config.Conn.Close, nil
 	}
@@ -253,6 +295,7 @@ var pages embed.FS
 func servePages(mux *http.ServeMux, names map[string]string) {
 	for name, path := range names {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			access.BoundBody(w, r)
 			http.ServeFileFS(w, r, pages, "page/"+name)
 		})
 	}
@@ -270,6 +313,7 @@ func withDemo(g http.Handler) http.Handler {
 // their own that stands for it.
 func ownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access.BoundBody(w, r)
 		local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 		if ok && local.IP.IsLoopback() && !access.KnownHost(r.Host, nil) {
 			http.Error(w, "this host is not served here", http.StatusMisdirectedRequest)
@@ -279,13 +323,33 @@ func ownHost(next http.Handler) http.Handler {
 	})
 }
 
+// withToken asks requests for a token, if there is one: as a bearer's, or as the password of a user
+// of any name, for which browsers ask.
+func withToken(token []byte, next http.Handler) http.Handler {
+	if token == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok {
+			_, given, _ = r.BasicAuth()
+		}
+		if subtle.ConstantTimeCompare([]byte(given), token) == 0 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="socknotify-push"`)
+			http.Error(w, "want the token", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // serveDebug serves the live page, the status page, /metrics and /status, on an address of their own. It returns a function
 // that ends that.
-func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *gateway.Node) (func(), error) {
-	if addr == "" {
+func (o *options) serveDebug(g *gateway.Gateway, server *park.HTTPServer, node *gateway.Node) (func(), error) {
+	if o.debugAddr == "" {
 		return func() {}, nil
 	}
-	ln, err := net.Listen("tcp", addr)
+	ln, err := net.Listen("tcp", o.debugAddr)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +371,7 @@ func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(s)
 	})
-	hs := &http.Server{Handler: ownHost(mux), ReadHeaderTimeout: 10 * time.Second}
+	hs := &http.Server{Handler: ownHost(withToken(o.debugSecret, mux)), ReadHeaderTimeout: 10 * time.Second}
 	go hs.Serve(ln)
 	return func() {
 		page.Close()

@@ -11,9 +11,6 @@ import (
 	"github.com/socknotify/socknotify/gateway/internal/webhook"
 )
 
-// BodyTimeout bounds the time that a publisher takes to send an event, so that one that has stopped does not keep a goroutine.
-var BodyTimeout = 30 * time.Second
-
 // AuthorizeWriter returns what a client may do that publishes or gives orders. If its origin or its
 // token is refused, authorizeWriter answers, and ok is false.
 func (c *Control) AuthorizeWriter(w http.ResponseWriter, r *http.Request) (g Grant, ok bool) {
@@ -25,14 +22,13 @@ func (c *Control) AuthorizeWriter(w http.ResponseWriter, r *http.Request) (g Gra
 	return c.Authorize(w, r)
 }
 
-// ReadBody reads the body of a publisher's request, of at most so many bytes and for bodyTimeout.
+// ReadBody reads the body of a publisher's request, of at most so many bytes, whose time BoundBody has
+// bounded.
 func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *Denial) {
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // so that the body is not waited for
 		return nil, DenialOf(stream.ErrTooLong)
 	}
-	body := http.NewResponseController(w)
-	body.SetReadDeadline(time.Now().Add(BodyTimeout)) // not every http.ResponseWriter has one
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		f := DenialOf(err)
@@ -41,7 +37,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *Deni
 		}
 		return nil, f
 	}
-	body.SetReadDeadline(time.Time{}) // only now, because net/http would wait for the rest of the body
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) // only now, because net/http would wait for the rest of the body
 	return data, nil
 }
 
