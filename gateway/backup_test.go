@@ -92,6 +92,16 @@ func TestBackup(t *testing.T) {
 	damaged := bytes.Clone(backup)
 	damaged[len(damaged)-100] ^= 1
 	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	for i := 0; i < bytes.IndexByte(backup, '\n'); i += 7 { // JetStream must not be asked to restore that
+		bad := bytes.Clone(backup)
+		bad[i] ^= 1
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := New(ctx, Config{Conn: node.Conn, Logger: quiet, Stream: StreamConfig{Restore: bytes.NewReader(bad)}})
+		cancel()
+		if !errors.Is(err, ErrBackup) {
+			t.Fatalf("byte %d is damaged: %v", i, err)
+		}
+	}
 	for name, bad := range map[string][]byte{
 		"empty": nil, "no backup": []byte("{}\n"), "half": backup[:len(backup)/2], "without its end": backup[:len(backup)-1],
 		"cut where a chunk ends": backup[:bytes.IndexByte(backup, '\n')+1+2*(128<<10)],

@@ -345,12 +345,21 @@ func (n *Node) Close() {
 // routes.
 const unverifiedRoutes = "TLS certificate chain and hostname of solicited routes will not be verified"
 
+// absentMember begins an error of nats-server that is none while members start.
+const absentMember = "Error trying to connect to route"
+
 // natsLog gives the server's messages to a logger.
 type natsLog struct{ *slog.Logger }
 
 func (l natsLog) Noticef(format string, v ...any) { l.Debug("nats: " + fmt.Sprintf(format, v...)) }
 func (l natsLog) Fatalf(format string, v ...any)  { l.Error("nats: " + fmt.Sprintf(format, v...)) }
-func (l natsLog) Errorf(format string, v ...any)  { l.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (l natsLog) Errorf(format string, v ...any) {
+	level := slog.LevelError
+	if strings.HasPrefix(format, absentMember) {
+		level = slog.LevelWarn
+	}
+	l.Log(context.Background(), level, "nats: "+fmt.Sprintf(format, v...))
+}
 func (l natsLog) Warnf(format string, v ...any) {
 	if !strings.HasPrefix(format, unverifiedRoutes) {
 		l.Warn("nats: " + fmt.Sprintf(format, v...))

@@ -116,6 +116,17 @@ func TestClusterInsecure(t *testing.T) {
 	newNode(t, NodeConfig{Store: t.TempDir(), Cluster: address, Routes: []string{address, far}, ClusterInsecure: true})
 }
 
+// A member that does not run yet is no error.
+func TestAbsentMember(t *testing.T) {
+	addrs := freeport.Addrs(t, 2)
+	var log lockedBuffer
+	newNode(t, NodeConfig{Store: t.TempDir(), Cluster: addrs[0], Routes: addrs, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	until(t, "the log says it", func() bool { return strings.Contains(log.text(), absentMember) })
+	if text := log.text(); strings.Contains(text, "level=ERROR") {
+		t.Error(text)
+	}
+}
+
 // All certificates of a cluster are replaced, also that of the authority, while it stores events and
 // members start again. Each event that was acknowledged comes once, in order.
 func TestCertificateRotation(t *testing.T) {

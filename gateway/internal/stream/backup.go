@@ -122,11 +122,11 @@ const noSubject = "push.none"
 // Restore makes the stream c.Name from a backup. endEra must follow. It fails with errBackup if the
 // file is not one; other errors may be temporary.
 func Restore(ctx context.Context, conn *nats.Conn, c Config) error {
-	if _, err := c.Restore.Seek(0, io.SeekStart); err != nil {
+	size, err := checkSum(c.Restore)
+	if err != nil {
 		return err
 	}
-	sum := sha256.New()
-	in := bufio.NewReaderSize(c.Restore, maxBackupHead)
+	in := bufio.NewReaderSize(io.LimitReader(c.Restore, size), maxBackupHead)
 	line, err := in.ReadSlice('\n')
 	var head backupHead
 	config := map[string]any{}
@@ -137,7 +137,6 @@ func Restore(ctx context.Context, conn *nats.Conn, c Config) error {
 	if config["name"] != c.Name {
 		return fmt.Errorf("%w: it is of the stream %v, not %s", ErrBackup, config["name"], c.Name)
 	}
-	sum.Write(line)
 	config["num_replicas"] = cmp.Or(c.Replicas, 1)
 	// Until it has its new epoch, the stream takes no event. Its last sequence must not change
 	// before that, and the state in the backup may be older than its events.
@@ -159,27 +158,47 @@ func Restore(ctx context.Context, conn *nats.Conn, c Config) error {
 	if answer.Error != nil {
 		return errors.New(answer.Error.Description)
 	}
-	for more := true; more; {
-		b, err := in.Peek(backupChunk + sha256.Size)
-		if more = err == nil; err != nil && err != io.EOF {
-			return err
-		}
-		n := len(b) - sha256.Size // the last bytes of the file are the sum
-		if n < 0 {
-			return fmt.Errorf("%w: it ends too early", ErrBackup)
-		}
-		sum.Write(b[:n])
-		if !more && !bytes.Equal(b[n:], sum.Sum(nil)) {
-			return fmt.Errorf("%w: it is damaged or incomplete", ErrBackup)
-		}
+	chunk := make([]byte, backupChunk)
+	for {
+		n, err := io.ReadFull(in, chunk)
 		if n > 0 {
-			if err := sendChunk(ctx, conn, answer.Deliver, b[:n]); err != nil {
+			if err := sendChunk(ctx, conn, answer.Deliver, chunk[:n]); err != nil {
 				return err
 			}
 		}
-		in.Discard(n)
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return sendChunk(ctx, conn, answer.Deliver, nil)
+		default:
+			return err
+		}
 	}
-	return sendChunk(ctx, conn, answer.Deliver, nil)
+}
+
+// checkSum checks the sum at the end of a backup, before JetStream gets any of it. It returns the
+// number of bytes that are before the sum, and goes back to the first one.
+func checkSum(file io.ReadSeeker) (size int64, err error) {
+	size, err = file.Seek(-sha256.Size, io.SeekEnd)
+	if err != nil {
+		return 0, fmt.Errorf("%w: it ends too early", ErrBackup)
+	}
+	want, err := io.ReadAll(file)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, file, size); err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(want, sum.Sum(nil)) {
+		return 0, fmt.Errorf("%w: it is damaged or incomplete", ErrBackup)
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return size, err
 }
 
 // sendChunk sends a part of a backup, or nil for its end, and waits until it is taken.

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/socknotify/socknotify/gateway/internal/access"
 	"github.com/socknotify/socknotify/gateway/internal/event"
@@ -15,7 +16,12 @@ func (t *Server) servePublish(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	topic := r.URL.Query().Get("topic")
+	topics := r.URL.Query()["topic"]
+	if len(topics) > 1 {
+		t.Access.Reject(w, r, http.StatusBadRequest, "want one topic")
+		return
+	}
+	topic := strings.Join(topics, "")
 	if f := t.Access.Permit(g.Write, topic, t.Access.KeyOf(g.Subject, r.RemoteAddr)); f != nil {
 		t.Access.Refuse(w, r, f)
 		return

@@ -36,7 +36,7 @@ type Config struct {
 const (
 	minSecret      = 24
 	maxAnswer      = 64 << 10 // bytes
-	maxRequests    = 64       // requests under way
+	maxRequests    = 64       // requests under way to an address
 	keptConns      = 16       // connections that are kept while no request needs them
 	maxDisconnects = 1000     // disconnects that are not told yet; others are dropped
 	tellers        = 4        // that tell disconnects
@@ -93,7 +93,7 @@ type Result struct {
 type Hooks struct {
 	Config
 	client *http.Client
-	slots  chan struct{}
+	slots  map[string]chan struct{} // of each address, so that one that hangs stops no other
 	gone   chan Request
 	ctx    context.Context // of the tellers
 	cancel context.CancelFunc
@@ -111,8 +111,10 @@ func New(w Config, fail func(address string, err error)) *Hooks {
 		return nil
 	}
 	w.Timeout = cmp.Or(w.Timeout, time.Second)
-	h := &Hooks{Config: w, slots: make(chan struct{}, maxRequests),
-		gone: make(chan Request, maxDisconnects)}
+	h := &Hooks{Config: w, slots: make(map[string]chan struct{}), gone: make(chan Request, maxDisconnects)}
+	for _, address := range []string{w.Connect, w.Subscribe, w.Publish, w.Disconnect} {
+		h.slots[address] = make(chan struct{}, maxRequests)
+	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	t := outbound.Transport(w.Private, w.Timeout)
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = keptConns, time.Minute
@@ -231,9 +233,10 @@ func (h *Hooks) call(ctx context.Context, address string, body []byte) (
 	answer reply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
+	slots := h.slots[address]
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return answer, context.Cause(ctx)
 	}
