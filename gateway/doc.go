@@ -19,8 +19,8 @@
 //	internal/event      an event, and its forms on the wire
 //	internal/transport  Server-Sent Events, WebSocket, long polling
 //
-// Beside these are internal/presence, internal/order, internal/webhook, internal/keys and
-// internal/mercure; those above do not know them but for webhooks and presence, which access and
+// Beside these are internal/presence, internal/order, internal/webhook, internal/keys,
+// internal/trust and internal/mercure; those above do not know them but for webhooks and presence, which access and
 // transport ask. The files here, from the configuration to the end:
 //
 //	config.go, stream.go, webhooks.go, mercure.go  the fields
