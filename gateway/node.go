@@ -8,6 +8,7 @@ import (
 	"github.com/socknotify/socknotify/gateway/internal/trust"
 
 	crand "crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,8 +49,12 @@ type NodeConfig struct {
 	// no others can reach them.
 	ClusterCert, ClusterKey, ClusterCA string
 	ClusterInsecure                    bool
-	// Listen, if not empty, is an address on which NATS clients are served.
-	Listen string
+	// Listen, if not empty, is an address on which NATS clients are served. With ListenPassword they
+	// must be the user "client" with that password. ListenCert and ListenKey are files in PEM for TLS,
+	// which are read again as those of the cluster are.
+	Listen                string
+	ListenPassword        string
+	ListenCert, ListenKey string
 	// Logger is nil for slog.Default.
 	Logger *slog.Logger
 }
@@ -60,9 +65,9 @@ type Node struct {
 	Conn    *nats.Conn
 	others  int // members of the cluster but this one
 	options *server.Options
-	failed  atomic.Bool         // a single node cannot store events
-	certs   *trust.Certificates // nil without ClusterCert
-	unwatch func()              // ends the looks at their files
+	failed  atomic.Bool           // a single node cannot store events
+	certs   []*trust.Certificates // of the cluster and of Listen; nil where there are none
+	unwatch func()                // ends the looks at their files
 }
 
 const (
@@ -70,6 +75,7 @@ const (
 	routePing    = 2 * time.Second // a stopped peer is noticed after three
 	routePings   = 3
 	startTimeout = 30 * time.Second
+	tlsTimeout   = 10 * time.Second // of the handshake of a client or member
 	watchPause   = 200 * time.Millisecond
 	revivePauses = 10      // of Watch between two looks at JetStream
 	reviveRoom   = 4 << 20 // bytes that must be free on the disk before JetStream is started again
@@ -107,8 +113,10 @@ func Start(config NodeConfig) (*Node, error) {
 			event.LivePrefix + event.PresencePrefix + ">", "push.p.>"}
 		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: subjects}}
 		own := &server.User{Username: ownClient, Password: crand.Text()}
-		o.Users = []*server.User{{Username: anyClient, Permissions: deny}, own}
-		o.NoAuthUser = anyClient
+		o.Users = []*server.User{{Username: anyClient, Password: config.ListenPassword, Permissions: deny}, own}
+		if config.ListenPassword == "" {
+			o.NoAuthUser = anyClient
+		}
 		connect = append(connect, nats.UserInfo(own.Username, own.Password))
 	}
 	if config.Cluster != "" {
@@ -125,17 +133,21 @@ func Start(config NodeConfig) (*Node, error) {
 		}
 	}
 	watching, unwatch := context.WithCancel(context.Background())
-	certs, err := config.trust(watching)
+	certs, listenCerts, err := config.trust(watching)
 	if err != nil {
 		unwatch()
 		return nil, fmt.Errorf("gateway: start: %w", err)
+	}
+	if listenCerts != nil {
+		o.TLS, o.TLSTimeout = true, tlsTimeout.Seconds()
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: listenCerts.Get}
 	}
 	if certs != nil {
 		hosts := make([]string, len(o.Routes))
 		for i, r := range o.Routes {
 			hosts[i] = r.Hostname()
 		}
-		o.Cluster.TLSConfig = certs.Mutual(hosts)
+		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = certs.Mutual(hosts), tlsTimeout.Seconds()
 	}
 	if o.DontListen && config.Cluster != "" {
 		// nats-server has no routes without a listener for clients. So there is one, on a port of
@@ -143,7 +155,7 @@ func Start(config NodeConfig) (*Node, error) {
 		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
 		connect = append(connect, nats.Token(o.Authorization))
 	}
-	n := &Node{options: o, certs: certs, unwatch: unwatch}
+	n := &Node{options: o, certs: []*trust.Certificates{certs, listenCerts}, unwatch: unwatch}
 	if err := n.start(connect, config.Logger); err != nil {
 		unwatch()
 		return nil, err
@@ -177,8 +189,19 @@ func (n *Node) start(connect []nats.Option, log *slog.Logger) error {
 	return nil
 }
 
-// trust opens the certificates of the cluster. It returns nil if there are none.
-func (c *NodeConfig) trust(ctx context.Context) (*trust.Certificates, error) {
+// trust opens the certificates of the cluster and of Listen. They are nil where there are none.
+func (c *NodeConfig) trust(ctx context.Context) (cluster, listen *trust.Certificates, err error) {
+	if c.ListenCert+c.ListenKey != "" {
+		if listen, err = trust.Open(ctx, trust.Files{Cert: c.ListenCert, Key: c.ListenKey}, c.Logger); err != nil {
+			return nil, nil, err
+		}
+	}
+	cluster, err = c.trustCluster(ctx)
+	return cluster, listen, err
+}
+
+// trustCluster opens the certificates of the cluster.
+func (c *NodeConfig) trustCluster(ctx context.Context) (*trust.Certificates, error) {
 	files := trust.Files{Cert: c.ClusterCert, Key: c.ClusterKey, CA: c.ClusterCA}
 	switch {
 	case files == trust.Files{}:
@@ -197,11 +220,13 @@ func (c *NodeConfig) trust(ctx context.Context) (*trust.Certificates, error) {
 	return trust.Open(ctx, files, c.Logger)
 }
 
-// Reload reads the files of the cluster's certificates now, and not only when they are looked at
+// Reload reads the files of the certificates now, and not only when they are looked at
 // next. Connections that there are stay. A nil Node has none.
 func (n *Node) Reload() {
 	if n != nil {
-		n.certs.Reload()
+		for _, c := range n.certs {
+			c.Reload()
+		}
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/trust/authority"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
@@ -114,6 +117,41 @@ func TestClusterInsecure(t *testing.T) {
 		}
 	}
 	newNode(t, NodeConfig{Store: t.TempDir(), Cluster: address, Routes: []string{address, far}, ClusterInsecure: true})
+}
+
+// Clients of NATS need the password and trust the certificate, and may still do only what they may.
+func TestListenPassword(t *testing.T) {
+	ours := authority.New(t, "ours")
+	cert, key, ca := ours.Write(t, t.TempDir(), "nats", "127.0.0.1", time.Hour)
+	address := freeAddr(t)
+	for _, cluster := range []string{"", freeAddr(t)} {
+		c := NodeConfig{Store: t.TempDir(), Listen: address, ListenPassword: "a password of 24 letters",
+			ListenCert: cert, ListenKey: key, Cluster: cluster}
+		if cluster != "" {
+			c.Routes = []string{cluster}
+		}
+		node := newNode(t, c)
+		for name, with := range map[string][]nats.Option{
+			"no TLS":           {nats.UserInfo("client", c.ListenPassword)},
+			"no password":      {nats.RootCAs(ca)},
+			"another password": {nats.RootCAs(ca), nats.UserInfo("client", "x")},
+		} {
+			if conn, err := nats.Connect("nats://"+address, with...); err == nil {
+				t.Errorf("%s: connected", name)
+				conn.Close()
+			}
+		}
+		denied := make(chan error, 1)
+		conn, err := nats.Connect("nats://"+address, nats.RootCAs(ca), nats.UserInfo("client", c.ListenPassword),
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
+		must(t, err)
+		must(t, conn.Publish(event.StoredPrefix+event.ControlTopic, nil))
+		if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Error(err)
+		}
+		conn.Close()
+		node.Close()
+	}
 }
 
 // A member that does not run yet is no error.

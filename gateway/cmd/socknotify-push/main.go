@@ -71,7 +71,7 @@ const collectAt = 50
 // options are the flags.
 type options struct {
 	addr, debugAddr, cert, key string
-	debugToken                 string
+	debugToken, natsPassword   string
 	debugSecret                []byte // what that file has
 	nats                       natsOptions
 	node                       gateway.NodeConfig
@@ -146,7 +146,11 @@ func (o *options) storeFlags(f *flag.FlagSet) {
 	f.BoolVar(&o.node.ClusterInsecure, "cluster-insecure", false,
 		"allow --cluster and --routes beyond loopback addresses without certificates")
 	f.StringVar(&o.node.Listen, "nats-addr", "",
-		"address on which the embedded server serves NATS clients, which are not authenticated")
+		"address on which the embedded server serves NATS clients")
+	f.StringVar(&o.natsPassword, "nats-addr-password", "",
+		"file with the password of the user \"client\", whom NATS clients must be; without it they are not authenticated")
+	f.StringVar(&o.node.ListenCert, "nats-addr-cert", "", "file with a certificate for --nats-addr")
+	f.StringVar(&o.node.ListenKey, "nats-addr-key", "", "file with its key")
 	f.StringVar(&o.sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
 		"interval: it survives the end of processes; files are synced every two minutes")
 	f.IntVar(&o.config.Stream.Replicas, "replicas", 0, "copies of the stream (default 3 in a cluster, otherwise 1)")
@@ -253,6 +257,10 @@ func (o *options) check() error {
 		return errors.New("--cluster and --routes go together")
 	case o.debugAddr != "" && o.debugToken == "" && !trust.IsLoopback(o.debugAddr):
 		return fmt.Errorf("--debug-addr %s is not a loopback address: it needs --debug-token", o.debugAddr)
+	case (o.node.ListenCert == "") != (o.node.ListenKey == ""):
+		return errors.New("--nats-addr-cert and --nats-addr-key go together")
+	case o.node.Listen == "" && o.natsPassword+o.node.ListenCert != "":
+		return errors.New("--nats-addr-password and --nats-addr-cert need --nats-addr")
 	case o.debugToken != "" && o.debugAddr == "":
 		return errors.New("--debug-token needs --debug-addr")
 	case o.restore != "" && o.config.Stream.Await:

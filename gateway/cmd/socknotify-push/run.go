@@ -175,6 +175,13 @@ func (o *options) prepare(ctx context.Context, log *slog.Logger) (backup *os.Fil
 			return nil, err
 		}
 	}
+	if o.natsPassword != "" {
+		password, err := readSecret("--nats-addr-password", o.natsPassword, 16)
+		if err != nil {
+			return nil, err
+		}
+		o.node.ListenPassword = string(password)
+	}
 	if o.restore == "" {
 		return nil, nil
 	}
