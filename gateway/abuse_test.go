@@ -275,6 +275,29 @@ func TestMissingBody(t *testing.T) {
 	}
 }
 
+// A body that is not wanted and has come ends no connection: the next request may come when the time
+// for the body is over.
+func TestUnwantedBody(t *testing.T) {
+	defer func(before time.Duration) { access.BodyTimeout = before }(access.BodyTimeout)
+	access.BodyTimeout = 100 * time.Millisecond
+	s := newSite(t, t.TempDir(), Config{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	must(t, err)
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	conn.SetReadDeadline(time.Now().Add(readTimeout))
+	for _, head := range []string{"POST /nothing", "GET /healthz", "POST /publish?topic=a", "GET /readyz"} {
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nxx", head)
+		answer, err := http.ReadResponse(in, nil)
+		must(t, err)
+		io.Copy(io.Discard, answer.Body)
+		if answer.Close {
+			t.Errorf("%s: the connection ends", head)
+		}
+		time.Sleep(3 * access.BodyTimeout)
+	}
+}
+
 // An event that says that it is too long is refused before it has come.
 func TestGiantLength(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
