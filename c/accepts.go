@@ -48,45 +48,59 @@ type firstReceive struct {
 	started, canceled bool       // the other operation was started; it must not be
 }
 
-// spare is a descriptor that is given up while a connection is accepted, if the process has used up
-// all others: the accept needs one more than on Windows, where the connection's socket exists
+// A spare is a descriptor of a port that is given up while a connection is accepted, if the process has
+// used up all others: the accept needs one more than on Windows, where the connection's socket exists
 // already. Another thread may take the number while it is free; then the accept fails.
-var spare struct {
-	mu   sync.Mutex // is taken with locks of the port held
-	fd   int
-	kept atomic.Bool // fd is the descriptor
+type spare struct {
+	mu     sync.Mutex // is taken with locks of the port held
+	fd     int
+	kept   atomic.Bool // fd is the descriptor
+	closed bool
 }
 
-// keepSpare opens the spare descriptor unless there is one.
-func keepSpare() {
-	if spare.kept.Load() {
+// keep opens the descriptor unless there is one.
+func (s *spare) keep() {
+	if s.kept.Load() {
 		return
 	}
-	spare.mu.Lock()
-	defer spare.mu.Unlock()
-	openSpare()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open()
 }
 
-func openSpare() {
-	if spare.kept.Load() {
+func (s *spare) open() {
+	if s.closed || s.kept.Load() {
 		return
 	}
 	if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
-		spare.fd = fd
-		spare.kept.Store(true)
+		s.fd = fd
+		s.kept.Store(true)
 	}
 }
 
-// acceptBySpare makes an accept again for which there was no descriptor. The program's socket
-// becomes the connection here, so that the descriptor is free again.
-func acceptBySpare(of unsafe.Pointer, accept func() error) error {
-	spare.mu.Lock()
-	defer spare.mu.Unlock()
-	defer openSpare()
-	if spare.kept.Swap(false) {
-		unix.Close(spare.fd)
+// release closes the descriptor if there is one.
+func (s *spare) release() {
+	if s.kept.Swap(false) {
+		unix.Close(s.fd)
 	}
-	err := accept()
+}
+
+// close is called when the port is closed.
+func (s *spare) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.release()
+}
+
+// accept makes an accept again for which there was no descriptor. The program's socket becomes the
+// connection here, so that the descriptor is free again.
+func (s *spare) accept(of unsafe.Pointer, again func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.open()
+	s.release()
+	err := again()
 	if err == nil {
 		o := (*operation)(of)
 		err = o.program().become(&o.connection)
@@ -182,7 +196,7 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 		o.end(0, statusOf(C.WSAEINVAL))
 		return C.WSAEINVAL
 	}
-	keepSpare()
+	o.port.spare.keep()
 	err := overlapped.Accept(o.port.Port, obj.socket, k, &into.connection, &into.op)
 	if err != nil {
 		o.forget()

@@ -175,11 +175,14 @@ static void wake(SOCKET s, bool closed)
 	pthread_mutex_unlock(&lock);
 }
 
-void sn_forget_waiters(void)
+// A child after fork has no other threads.
+static void child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	waiters = NULL;
 }
+
+__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, child); }
 
 void sn_closing(SOCKET s)
 {

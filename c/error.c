@@ -1,11 +1,6 @@
 #define _GNU_SOURCE
 #include "sn.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static _Thread_local DWORD last;
 
 DWORD sn_GetLastError(void)
@@ -93,96 +88,35 @@ DWORD sn_of_errno(int e)
 	return ERROR_UNIDENTIFIED_ERROR;
 }
 
-// Texts of errors that no errno stands for.
+// The statuses of the kernel whose errors are not the same for GetLastError and WSAGetLastError,
+// and those that programs compare with.
 static const struct {
-	DWORD of;
-	const char *is;
-} texts[] = {
-	{ERROR_TOO_MANY_OPEN_FILES, "Too many open files"},
-	{ERROR_INVALID_HANDLE, "Invalid handle"},
-	{ERROR_HANDLE_EOF, "End of file"},
-	{ERROR_NOT_SUPPORTED, "Not supported"},
-	{ERROR_INVALID_PARAMETER, "Invalid parameter"},
-	{ERROR_BROKEN_PIPE, "Broken pipe"},
-	{ERROR_INSUFFICIENT_BUFFER, "Buffer too small"},
-	{ERROR_ALREADY_EXISTS, "Already exists"},
-	{ERROR_MR_MID_NOT_FOUND, "No text for this error"},
-	{WAIT_TIMEOUT, "The wait timed out"},
-	{ERROR_ABANDONED_WAIT_0, "The completion port was closed during the wait"},
-	{ERROR_OPERATION_ABORTED, "The operation was canceled"},
-	{ERROR_IO_INCOMPLETE, "The operation has not completed"},
-	{ERROR_IO_PENDING, "The operation is in progress"},
-	{WSATYPE_NOT_FOUND, "No such service is known"},
-	{WSAHOST_NOT_FOUND, "No such host is known"},
-	{WSATRY_AGAIN, "The server of names gave no answer"},
-	{WSANO_RECOVERY, "The name could not be looked up"},
-	{WSANO_DATA, "The name has no address"},
-	{ERROR_NOACCESS, "Invalid or unaligned address"},
-	{ERROR_NOT_FOUND, "Not found"},
-	{ERROR_CONNECTION_REFUSED, "Connection refused"},
-	{ERROR_NETNAME_DELETED, "Connection reset"},
-	{ERROR_CONNECTION_ABORTED, "Connection aborted"},
-	{ERROR_NETWORK_UNREACHABLE, "Network is unreachable"},
-	{ERROR_HOST_UNREACHABLE, "Host is unreachable"},
-	{ERROR_PORT_UNREACHABLE, "Port is unreachable"},
-	{ERROR_SEM_TIMEOUT, "The connection timed out"},
-	{ERROR_MORE_DATA, "There is more data"},
-	{ERROR_UNIDENTIFIED_ERROR, "Unidentified error"},
-	{ERROR_NO_SYSTEM_RESOURCES, "The system lacks resources"},
-	{WSAEDISCON, "The peer has disconnected"},
+	uint32_t status;
+	DWORD error, of_socket;
+} statuses[] = {
+	{0xc0000120, ERROR_OPERATION_ABORTED, WSA_OPERATION_ABORTED},
+	{0xc000020d, ERROR_NETNAME_DELETED, WSAECONNRESET},
+	{0xc0000236, ERROR_CONNECTION_REFUSED, WSAECONNREFUSED},
+	{0xc0000241, ERROR_CONNECTION_ABORTED, WSAECONNABORTED},
+	{0xc00000b5, ERROR_SEM_TIMEOUT, WSAETIMEDOUT},
+	{0xc000023c, ERROR_NETWORK_UNREACHABLE, WSAENETUNREACH},
+	{0xc000023d, ERROR_HOST_UNREACHABLE, WSAEHOSTUNREACH},
+	{0x80000005, ERROR_MORE_DATA, WSAEMSGSIZE},
+	{0xc0000011, ERROR_HANDLE_EOF, ERROR_HANDLE_EOF},
 };
 
-// text returns the text of an error, or NULL.
-static const char *text(DWORD error)
+uint32_t sn_status_of(DWORD error)
 {
-	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-		if (texts[i].of == error)
-			return texts[i].is;
-	for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
-		if (errors[i].is == error)
-			return strerrordesc_np(errors[i].of);
-	return NULL;
+	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+		if (statuses[i].of_socket == error)
+			return statuses[i].status;
+	return error == ERROR_SUCCESS ? 0 : 0xc0070000 | error;
 }
 
-#define ALLOCATE_BUFFER 0x0100
-#define FROM_SYSTEM 0x1000
-
-// format writes the text of an error, with the end of a line, in characters of 1 or 4 bytes, and returns its length.
-static DWORD format(DWORD flags, DWORD error, void *buffer, DWORD size, bool wide)
+DWORD sn_of_status(ULONG_PTR status, bool of_socket)
 {
-	const char *s = text(error);
-	if (!(flags & FROM_SYSTEM) || buffer == NULL)
-		return sn_fail(ERROR_INVALID_PARAMETER);
-	if (s == NULL)
-		return sn_fail(ERROR_MR_MID_NOT_FOUND);
-	char line[128];
-	DWORD n = (DWORD)snprintf(line, sizeof line, "%s.\r\n", s);
-	if (flags & ALLOCATE_BUFFER) {
-		void *made = calloc(n + 1, wide ? sizeof(WCHAR) : 1);
-		if (made == NULL)
-			return sn_fail(ERROR_NOT_ENOUGH_MEMORY);
-		*(void **)buffer = made;
-		buffer = made;
-	} else if (n >= size) {
-		return sn_fail(ERROR_INSUFFICIENT_BUFFER);
-	}
-	for (DWORD i = 0; i <= n; i++) {
-		if (wide)
-			((WCHAR *)buffer)[i] = (unsigned char)line[i];
-		else
-			((char *)buffer)[i] = line[i];
-	}
-	return n;
-}
-
-DWORD sn_FormatMessageA(DWORD flags, LPCVOID source, DWORD error, DWORD language, LPSTR buffer, DWORD size, void *arguments)
-{
-	(void)source, (void)language, (void)arguments;
-	return format(flags, error, buffer, size, false);
-}
-
-DWORD sn_FormatMessageW(DWORD flags, LPCVOID source, DWORD error, DWORD language, LPWSTR buffer, DWORD size, void *arguments)
-{
-	(void)source, (void)language, (void)arguments;
-	return format(flags, error, buffer, size, true);
+	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+		if (statuses[i].status == status)
+			return of_socket ? statuses[i].of_socket : statuses[i].error;
+	return (status & 0xffff0000) == 0xc0070000 ? (DWORD)status & 0xffff : (DWORD)status;
 }

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	_ "github.com/socknotify/socknotify/c/win32" // C files that are linked in
 	"github.com/socknotify/socknotify/internal/kernel/port"
 )
 
@@ -44,6 +45,7 @@ type completionPort struct {
 	stand  *standIn // whose fd is, unless it is the backend's
 	handle uintptr
 	calls  sync.Pool // of *call
+	spare  spare     // for AcceptEx
 }
 
 // A call has room for what one call converts.
@@ -114,7 +116,7 @@ func newPort() (*completionPort, error) {
 		}
 		p.fd, p.core.Core.Park = p.stand.fd, p.stand.park
 	}
-	p.core.Core.Completed, p.core.Core.Spare = completed, acceptBySpare
+	p.core.Core.Completed, p.core.Core.Spare = completed, p.spare.accept
 	p.calls.New = func() any { return new(call) }
 	if !p.core.Core.Edges {
 		C.sn_set_edgeless()
@@ -166,6 +168,7 @@ func (p *completionPort) close() {
 		defer unix.Close(p.stand.fd) // Close returns when no thread waits
 	}
 	p.Close()
+	p.spare.close()
 }
 
 //export snGoPost

@@ -40,7 +40,7 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 		return ERROR_NOT_SUPPORTED;
 	// The lowest bit of hEvent says that the completion is not queued.
 	uintptr_t event = o != NULL ? (uintptr_t)o->hEvent & ~(uintptr_t)SN_TAG_MASK : 0;
-	if (event != 0 && !sn_ResetEvent((HANDLE)event))
+	if (event != 0 && !sn_reset((HANDLE)event))
 		return ERROR_INVALID_HANDLE;
 	return 0;
 }
@@ -243,41 +243,6 @@ BOOL sn_CancelIoEx(HANDLE h, LPOVERLAPPED overlapped)
 	return error == ERROR_SUCCESS || sn_fail(error);
 }
 
-// The statuses of the kernel whose errors are not the same for GetLastError and WSAGetLastError,
-// and those that programs compare with.
-static const struct {
-	uint32_t status;
-	DWORD error, of_socket;
-} statuses[] = {
-	{0xc0000120, ERROR_OPERATION_ABORTED, WSA_OPERATION_ABORTED},
-	{0xc000020d, ERROR_NETNAME_DELETED, WSAECONNRESET},
-	{0xc0000236, ERROR_CONNECTION_REFUSED, WSAECONNREFUSED},
-	{0xc0000241, ERROR_CONNECTION_ABORTED, WSAECONNABORTED},
-	{0xc00000b5, ERROR_SEM_TIMEOUT, WSAETIMEDOUT},
-	{0xc000023c, ERROR_NETWORK_UNREACHABLE, WSAENETUNREACH},
-	{0xc000023d, ERROR_HOST_UNREACHABLE, WSAEHOSTUNREACH},
-	{0x80000005, ERROR_MORE_DATA, WSAEMSGSIZE},
-	{0xc0000011, ERROR_HANDLE_EOF, ERROR_HANDLE_EOF},
-};
-
-uint32_t sn_status_of(DWORD error)
-{
-	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
-		if (statuses[i].of_socket == error)
-			return statuses[i].status;
-	return error == ERROR_SUCCESS ? 0 : 0xc0070000 | error;
-}
-
-static DWORD of_status(ULONG_PTR status, bool of_socket)
-{
-	for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
-		if (statuses[i].status == status)
-			return of_socket ? statuses[i].of_socket : statuses[i].error;
-	return (status & 0xffff0000) == 0xc0070000 ? (DWORD)status & 0xffff : (DWORD)status;
-}
-
-DWORD sn_of_status(ULONG_PTR status) { return of_status(status, false); }
-
 #define PENDING 0x103
 
 int32_t sn_waiting;
@@ -313,7 +278,7 @@ static BOOL result(LPOVERLAPPED o, LPDWORD transferred, BOOL wait, bool of_socke
 		pthread_mutex_unlock(&lock);
 	}
 	*transferred = (DWORD)o->InternalHigh;
-	return o->Internal == 0 || sn_fail(of_status(o->Internal, of_socket));
+	return o->Internal == 0 || sn_fail(sn_of_status(o->Internal, of_socket));
 }
 
 BOOL sn_GetOverlappedResult(HANDLE h, LPOVERLAPPED o, LPDWORD transferred, BOOL wait)

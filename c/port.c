@@ -1,127 +1,9 @@
 #define _GNU_SOURCE
 #include "sn.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "_cgo_export.h"
-
-atomic_bool sn_forked;
-
-static void child(void)
-{
-	atomic_store(&sn_forked, true);
-	sn_forget_waiters();
-}
-
-// An alert is the eventfd(2) by which Go wakes a thread. Threads that end leave theirs to threads that begin, because Go
-// may still be about to use it.
-struct alert {
-	int fd;
-	uint32_t id;
-	struct alert *next;
-};
-
-static pthread_mutex_t alerts = PTHREAD_MUTEX_INITIALIZER;
-static struct alert *unused; // guarded by alerts
-static _Atomic uint32_t made; // written under alerts
-static pthread_key_t alert_key;
-static _Thread_local struct alert *mine;
-
-// The eventfds of the alerts, for signal handlers, which take no lock; 0 before there is one.
-#define KEPT (1 << 16)
-static atomic_int eventfds[KEPT];
-
-void sn_wake_all(void)
-{
-	int error = errno;
-	uint32_t n = atomic_load(&made);
-	for (uint32_t i = 0; i < n && i < KEPT; i++) {
-		int fd = atomic_load(&eventfds[i]);
-		if (fd > 0)
-			(void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
-	}
-	errno = error;
-}
-
-static void give_back(void *a)
-{
-	pthread_mutex_lock(&alerts);
-	((struct alert *)a)->next = unused;
-	unused = a;
-	pthread_mutex_unlock(&alerts);
-}
-
-__attribute__((constructor)) static void begin(void)
-{
-	pthread_atfork(NULL, NULL, child);
-	pthread_key_create(&alert_key, give_back);
-}
-
-// get_alert returns the thread's alert, or NULL if the system lacks descriptors or memory.
-static struct alert *get_alert(void)
-{
-	if (mine != NULL)
-		return mine;
-	pthread_mutex_lock(&alerts);
-	struct alert *a = unused;
-	if (a != NULL)
-		unused = a->next;
-	pthread_mutex_unlock(&alerts);
-	if (a == NULL) {
-		if ((a = malloc(sizeof *a)) == NULL)
-			return NULL;
-		if ((a->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) {
-			free(a);
-			return NULL;
-		}
-		pthread_mutex_lock(&alerts);
-		a->id = atomic_load(&made);
-		if (a->id < KEPT)
-			atomic_store(&eventfds[a->id], a->fd);
-		atomic_store(&made, a->id + 1);
-		pthread_mutex_unlock(&alerts);
-	}
-	pthread_setspecific(alert_key, a);
-	return mine = a;
-}
-
-int sn_alert(void)
-{
-	// In a child after fork the alerts are the parent's.
-	struct alert *a = atomic_load(&sn_forked) ? NULL : get_alert();
-	return a != NULL ? a->fd : -1;
-}
-
-struct timespec sn_after(uint64_t nanoseconds)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += (time_t)(nanoseconds / 1000000000);
-	t.tv_nsec += (long)(nanoseconds % 1000000000);
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	return t;
-}
-
-bool sn_left(const struct timespec *until, struct timespec *t)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	t->tv_sec = until->tv_sec - now.tv_sec;
-	t->tv_nsec = until->tv_nsec - now.tv_nsec;
-	if (t->tv_nsec < 0) {
-		t->tv_sec--;
-		t->tv_nsec += 1000000000;
-	}
-	return t->tv_sec >= 0 && (t->tv_sec > 0 || t->tv_nsec > 0);
-}
 
 // MAX_COUNT is the largest number of elements in an array. More cannot be meant.
 #define MAX_COUNT (1u << 24)
@@ -133,10 +15,10 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return ERROR_NOT_SUPPORTED;
 	struct timespec until, *limit = NULL;
-	struct alert *a = NULL;
+	const struct sn_alert *a = NULL;
 	*got = 0;
 	if (timeout != 0) {
-		if ((a = get_alert()) == NULL)
+		if ((a = sn_get_alert()) == NULL)
 			return errno == ENOMEM ? ERROR_NOT_ENOUGH_MEMORY : ERROR_TOO_MANY_OPEN_FILES;
 		if (timeout != INFINITE) {
 			until = sn_after((uint64_t)timeout * 1000000);
@@ -208,7 +90,7 @@ BOOL sn_GetQueuedCompletionStatus(HANDLE port, LPDWORD bytes, PULONG_PTR complet
 	*bytes = entry.dwNumberOfBytesTransferred;
 	*completionKey = entry.lpCompletionKey;
 	*overlapped = entry.lpOverlapped;
-	return entry.Internal == 0 || sn_fail(sn_of_status(entry.Internal));
+	return entry.Internal == 0 || sn_fail(sn_of_status(entry.Internal, false));
 }
 
 BOOL sn_PostQueuedCompletionStatus(HANDLE port, DWORD bytes, ULONG_PTR completionKey, LPOVERLAPPED overlapped)
@@ -237,24 +119,4 @@ HANDLE sn_CreateIoCompletionPort(HANDLE file, HANDLE existingPort, ULONG_PTR com
 		return NULL;
 	}
 	return (HANDLE)port;
-}
-
-BOOL sn_CloseHandle(HANDLE h)
-{
-	if (sn_is_descriptor(h))
-		return sn_closesocket((SOCKET)h) == 0 || (sn_GetLastError() == WSAENOTSOCK && sn_fail(ERROR_INVALID_HANDLE));
-	switch (sn_kind(h)) {
-	case SN_KIND_PORT:
-		if (atomic_load(&sn_forked))
-			return sn_fail(ERROR_NOT_SUPPORTED);
-		if (snGoClosePort((uintptr_t)h) == ERROR_SUCCESS)
-			return TRUE;
-		break;
-	case SN_KIND_THREAD:
-	case SN_KIND_EVENT:
-		if (sn_close_object(h))
-			return TRUE;
-		break;
-	}
-	return sn_fail(ERROR_INVALID_HANDLE);
 }

@@ -5,8 +5,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -18,11 +16,6 @@ atomic_bool sn_edgeless;
 
 void sn_set_edgeless(void) { atomic_store(&sn_edgeless, true); }
 
-static struct timespec after(const struct timeval *t)
-{
-	return sn_after((uint64_t)t->tv_sec * 1000000000 + (uint64_t)t->tv_usec * 1000);
-}
-
 // deadline returns when a call on a socket times out, or NULL.
 static struct timespec *deadline(SOCKET s, short events, struct timespec *at)
 {
@@ -31,7 +24,7 @@ static struct timespec *deadline(SOCKET s, short events, struct timespec *at)
 	int option = events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO;
 	if (getsockopt((int)s, SOL_SOCKET, option, &t, &size) != 0 || (t.tv_sec == 0 && t.tv_usec == 0))
 		return NULL;
-	*at = after(&t);
+	*at = sn_after((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_usec * 1000);
 	return at;
 }
 
@@ -74,9 +67,6 @@ static void moved(SOCKET s, short events, ssize_t n, size_t size)
 		snGoBlocked((int)s, events == POLLIN);
 }
 
-// descriptor returns a socket's descriptor, or -1 for a number that is none. A conversion to int could make it another's.
-static int descriptor(SOCKET s) { return s <= 0x7fffffff ? (int)s : -1; }
-
 // tcp_info returns what is known of a TCP connection; tcpi_segs_in is 0 if there was never one, or
 // the socket is none of TCP.
 static struct tcp_info tcp_info(SOCKET s)
@@ -94,7 +84,7 @@ DWORD sn_ended(SOCKET s)
 {
 	if (sn_may_receive(s))
 		return 0;
-	struct pollfd p = {descriptor(s), POLLRDHUP, 0};
+	struct pollfd p = {sn_descriptor(s), POLLRDHUP, 0};
 	if (sn_has_ended(s, false) && poll(&p, 1, 0) > 0 && (p.revents & POLLRDHUP))
 		return WSAESHUTDOWN;
 	sn_set_ended(s, false, false);
@@ -118,6 +108,14 @@ DWORD sn_broken(SOCKET s)
 		return WSAENOTCONN;
 	sn_set_reset(s, true);
 	return WSAECONNRESET;
+}
+
+bool sn_connect_failed(SOCKET s)
+{
+	if (!sn_connecting(s))
+		return false;
+	struct tcp_info info = tcp_info(s);
+	return info.tcpi_state == TCP_CLOSED && info.tcpi_bytes_acked == 0; // not even a SYN
 }
 
 // over reports whether a call cannot receive any more, and then sets the error.
@@ -148,7 +146,7 @@ SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length)
 {
 	int fd;
 	sn_unblock_listener(s);
-	RETRY(fd, accept(descriptor(s), address, length), s, POLLIN, 0);
+	RETRY(fd, accept(sn_descriptor(s), address, length), s, POLLIN, 0);
 	if (fd >= 0)
 		sn_set_blocking((SOCKET)fd, false);
 	return (SOCKET)(LONG_PTR)fd;
@@ -175,7 +173,7 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags)
 		ssize_t n;
 		char *to = (char *)buffer + got;
 		size_t left = size(length - got);
-		RETRY(n, recv(descriptor(s), to, left, flags | MSG_DONTWAIT), s, POLLIN, flags);
+		RETRY(n, recv(sn_descriptor(s), to, left, flags | MSG_DONTWAIT), s, POLLIN, flags);
 		failed(s, n);
 		bool closed = n < 0 && (errno == sn_errno_own || errno == EBADF);
 		if (n <= 0)
@@ -192,7 +190,7 @@ int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *
 	ssize_t n;
 	if (over(s))
 		return SOCKET_ERROR;
-	RETRY(n, recvfrom(descriptor(s), buffer, size(length), flags | MSG_DONTWAIT, from, fromLength),
+	RETRY(n, recvfrom(sn_descriptor(s), buffer, size(length), flags | MSG_DONTWAIT, from, fromLength),
 		s, POLLIN, flags);
 	moved(s, POLLIN, n, size(length));
 	return (int)failed(s, n);
@@ -201,7 +199,7 @@ int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *
 int sn_send(SOCKET s, const void *buffer, int length, int flags)
 {
 	ssize_t n;
-	RETRY(n, send(descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL), s, POLLOUT, flags);
+	RETRY(n, send(sn_descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL), s, POLLOUT, flags);
 	moved(s, POLLOUT, n, size(length));
 	return (int)failed(s, n);
 }
@@ -209,7 +207,7 @@ int sn_send(SOCKET s, const void *buffer, int length, int flags)
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength)
 {
 	ssize_t n;
-	RETRY(n, sendto(descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL, to, toLength), s, POLLOUT, flags);
+	RETRY(n, sendto(sn_descriptor(s), buffer, size(length), flags | MSG_NOSIGNAL, to, toLength), s, POLLOUT, flags);
 	return (int)failed(s, n);
 }
 
@@ -219,9 +217,9 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 	if (!sends && over(s))
 		return SOCKET_ERROR;
 	if (sends)
-		RETRY(n, sendmsg(descriptor(s), m, flags | MSG_NOSIGNAL), s, POLLOUT, flags);
+		RETRY(n, sendmsg(sn_descriptor(s), m, flags | MSG_NOSIGNAL), s, POLLOUT, flags);
 	else
-		RETRY(n, recvmsg(descriptor(s), m, flags | MSG_DONTWAIT), s, POLLIN, flags);
+		RETRY(n, recvmsg(sn_descriptor(s), m, flags | MSG_DONTWAIT), s, POLLIN, flags);
 	size_t total = 0;
 	for (size_t i = 0; i < m->msg_iovlen; i++)
 		total += m->msg_iov[i].iov_len;
@@ -231,7 +229,7 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 
 int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
 {
-	int fd = descriptor(s), error, flags = -1;
+	int fd = sn_descriptor(s), error, flags = -1;
 	socklen_t size = sizeof error;
 	if (!sn_blocks(s)) {
 		sn_set_connecting(s);
@@ -259,7 +257,7 @@ int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length)
 	const struct sockaddr_in *in = (const void *)name; // a sockaddr_in6 begins in the same way
 	bool tcp = name != NULL && length >= sizeof *in &&
 		(name->sa_family == AF_INET || name->sa_family == AF_INET6) && is_stream(s);
-	int fd = descriptor(s), yes = 1;
+	int fd = sn_descriptor(s), yes = 1;
 	if (name != NULL && length < (socklen_t)(name->sa_family == AF_INET ? sizeof *in
 			: name->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : 0))
 		return sn_fail_socket(WSAEFAULT);
@@ -271,106 +269,6 @@ int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length)
 	return result;
 }
 
-// Conditions of a set of select.
-enum {
-	READS = POLLIN | POLLHUP | POLLERR,
-	WRITES = POLLOUT | POLLERR,
-	EXCEPTS = POLLPRI | POLLERR,
-};
-
-static nfds_t count_of(const sn_fd_set *set) { return set != NULL ? set->fd_count : 0; }
-
-// add appends the sockets of a set. A socket may be in several sets. It returns false for a number
-// that is no socket.
-static bool add(struct pollfd **to, const sn_fd_set *set, short events)
-{
-	const SOCKET *s = set != NULL ? set->fd_array : NULL; // of any length
-	for (nfds_t i = 0; i < count_of(set); i++) {
-		int fd = descriptor(s[i]);
-		if (fd < 0)
-			return false;
-		*(*to)++ = (struct pollfd){fd, events, 0};
-	}
-	return true;
-}
-
-// keep leaves the sockets in a set of which one of the conditions holds, and returns their number.
-static int keep(const struct pollfd **from, sn_fd_set *set, short conditions)
-{
-	nfds_t n = count_of(set);
-	if (n == 0)
-		return 0;
-	set->fd_count = 0;
-	for (SOCKET *kept = set->fd_array; n > 0; n--, (*from)++)
-		if ((*from)->revents & conditions)
-			kept[set->fd_count++] = (SOCKET)(*from)->fd;
-	return (int)set->fd_count;
-}
-
-// drop_failed takes connects that have failed out of the first count elements, which read and write:
-// on Windows they are in the set of exceptions alone. poll would report them again and again. It
-// returns the number of all elements that are ready.
-static int drop_failed(struct pollfd *fds, nfds_t count, nfds_t all)
-{
-	int ready = 0;
-	for (nfds_t i = 0; i < all; i++) {
-		struct pollfd *p = &fds[i];
-		if (i < count && (p->revents & POLLERR) && sn_connecting((SOCKET)p->fd)) {
-			struct tcp_info info = tcp_info((SOCKET)p->fd);
-			if (info.tcpi_state == TCP_CLOSED && info.tcpi_bytes_acked == 0) // not even a SYN
-				*p = (struct pollfd){~p->fd, 0, 0};
-		}
-		ready += p->revents != 0;
-	}
-	return ready;
-}
-
-int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts,
-	const struct timeval *timeout)
-{
-	(void)count; // it has no meaning on Windows, where programs give 0
-	nfds_t n = count_of(reads) + count_of(writes) + count_of(excepts);
-	if (n == 0)
-		return sn_fail_socket(WSAEINVAL);
-	struct pollfd *fds = malloc((n + 1) * sizeof *fds), *end = fds;
-	if (fds == NULL)
-		return sn_fail_socket(WSAENOBUFS);
-	int error = WSAENOTSOCK, result = SOCKET_ERROR;
-	if (!add(&end, reads, POLLIN) || !add(&end, writes, POLLOUT) || !add(&end, excepts, POLLPRI))
-		goto failed;
-	struct timespec until;
-	if (timeout != NULL)
-		until = after(timeout);
-	bool waits = timeout == NULL || timeout->tv_sec != 0 || timeout->tv_usec != 0;
-	nfds_t first = count_of(reads) + count_of(writes);
-	int ready = poll(fds, n, 0);
-	if (ready > 0)
-		ready = drop_failed(fds, first, n);
-	while (ready == 0 && waits) {
-		ready = sn_await(fds, n, timeout != NULL ? &until : NULL);
-		if (ready <= 0)
-			break;
-		ready = drop_failed(fds, first, n);
-	}
-	if (ready == SN_CLOSED)
-		goto failed;
-	error = 0; // what errno stands for
-	if (ready < 0)
-		goto failed;
-	error = WSAENOTSOCK;
-	for (nfds_t i = 0; i < n; i++)
-		if (fds[i].revents & POLLNVAL)
-			goto failed;
-	const struct pollfd *from = fds;
-	result = keep(&from, reads, READS);
-	result += keep(&from, writes, WRITES);
-	result += keep(&from, excepts, EXCEPTS);
-	error = 0;
-failed:
-	free(fds); // which keeps errno
-	return error != 0 ? sn_fail_socket(error) : result;
-}
-
 SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condition,
 	DWORD_PTR data)
 {
@@ -378,74 +276,6 @@ SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condi
 	if (condition != NULL) // of connections that the system has not accepted yet
 		return (SOCKET)(LONG_PTR)sn_fail_socket(WSAEOPNOTSUPP);
 	return sn_accept(s, address, (socklen_t *)(void *)length);
-}
-
-// A timeout is a DWORD of milliseconds on Windows.
-static int set_timeout(int fd, int option, DWORD ms)
-{
-	struct timeval t = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
-	return setsockopt(fd, SOL_SOCKET, option, &t, sizeof t);
-}
-
-// The system counts seconds, and has no 0.
-static int seconds(DWORD ms) { return ms <= 1000 ? 1 : ms > 32767000 ? 32767 : (int)((ms + 999) / 1000); }
-
-int sn_keep_alive(SOCKET s, const void *values, DWORD size)
-{
-	struct sn_tcp_keepalive of;
-	if (values == NULL || size < sizeof of)
-		return sn_fail_socket(WSAEFAULT);
-	memcpy(&of, values, sizeof of);
-	int fd = descriptor(s), on = of.onoff != 0, idle = seconds(of.keepalivetime), interval = seconds(of.keepaliveinterval);
-	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0)
-		return SOCKET_ERROR;
-	if (!on)
-		return 0;
-	if (setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) != 0)
-		return SOCKET_ERROR;
-	return setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-}
-
-// dont_linger is SO_DONTLINGER, which turns SO_LINGER off, or on with the time that it has.
-static int dont_linger(int fd, const void *value, int length)
-{
-	struct linger l;
-	socklen_t size = sizeof l;
-	int off = 0;
-	if (value == NULL || length < (int)sizeof off)
-		return sn_fail_socket(WSAEFAULT);
-	memcpy(&off, value, sizeof off);
-	if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &size) != 0)
-		return SOCKET_ERROR;
-	l.l_onoff = !off;
-	return setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof l);
-}
-
-int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length)
-{
-	int fd = descriptor(s);
-	if (level == SOL_SOCKET) {
-		switch (option) {
-		case SN_SO_UPDATE_ACCEPT_CONTEXT: // AcceptEx and ConnectEx have done it
-		case SN_SO_UPDATE_CONNECT_CONTEXT:
-		case SN_SO_EXCLUSIVEADDRUSE: // it is so for each socket
-			return 0;
-		case SN_SO_DONTLINGER:
-			return dont_linger(fd, value, length);
-		case SO_RCVTIMEO:
-		case SO_SNDTIMEO:
-			if (value != NULL && length == sizeof(DWORD)) {
-				DWORD ms;
-				memcpy(&ms, value, sizeof ms);
-				return set_timeout(fd, option, ms);
-			}
-		}
-	}
-	if (value != NULL && length == 1) { // a C++ bool, or a BOOLEAN
-		int wide = *(const unsigned char *)value;
-		return setsockopt(fd, level, option, &wide, sizeof wide);
-	}
-	return setsockopt(fd, level, option, value, (socklen_t)length);
 }
 
 // It is noted before the call, so that a closesocket in another thread, which forgets it, comes after
@@ -457,7 +287,7 @@ int sn_shutdown(SOCKET s, int how)
 		sn_set_ended(s, true, true);
 	if (receives)
 		sn_set_ended(s, false, true);
-	int result = shutdown(descriptor(s), how);
+	int result = shutdown(sn_descriptor(s), how);
 	if (result != 0 && sends)
 		sn_set_ended(s, true, false);
 	if (result != 0 && receives)
@@ -467,7 +297,7 @@ int sn_shutdown(SOCKET s, int how)
 
 int sn_closesocket(SOCKET s)
 {
-	int fd = descriptor(s);
+	int fd = sn_descriptor(s);
 	if (fd < 0)
 		return close(fd);
 	sn_closing(s);
@@ -480,7 +310,7 @@ int sn_closesocket(SOCKET s)
 
 int sn_ioctlsocket(SOCKET s, long command, void *argument)
 {
-	int fd = descriptor(s), value;
+	int fd = sn_descriptor(s), value;
 	if (argument == NULL)
 		return sn_fail_socket(WSAEFAULT);
 	switch (command) {

@@ -264,8 +264,6 @@ BOOL sn_CloseHandle(HANDLE object);
 /* The last error, one value per thread. */
 DWORD sn_GetLastError(void);
 void sn_SetLastError(DWORD error);
-DWORD sn_FormatMessageA(DWORD flags, LPCVOID source, DWORD error, DWORD language, LPSTR buffer, DWORD size, void *arguments);
-DWORD sn_FormatMessageW(DWORD flags, LPCVOID source, DWORD error, DWORD language, LPWSTR buffer, DWORD size, void *arguments);
 
 /* Calls on sockets. */
 SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length);
@@ -275,16 +273,6 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags);
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength);
 int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
-/* A list of sockets, of which any number may be in it. A program may choose its length. */
-#ifndef SN_FD_SETSIZE
-#define SN_FD_SETSIZE 1024
-#endif
-typedef struct sn_fd_set {
-	UINT fd_count;
-	SOCKET fd_array[SN_FD_SETSIZE];
-} sn_fd_set;
-int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts,
-	const struct timeval *timeout);
 int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length);
 #define SN_SO_UPDATE_ACCEPT_CONTEXT 0x700B
 #define SN_SO_UPDATE_CONNECT_CONTEXT 0x7010
@@ -295,15 +283,6 @@ SOCKET sn_WSAAccept(SOCKET s, struct sockaddr *address, int *length, void *condi
 int sn_shutdown(SOCKET s, int how);
 int sn_closesocket(SOCKET s);
 int sn_ioctlsocket(SOCKET s, long command, void *argument); /* of a DWORD */
-
-/* Names of hosts. The results of sn_getaddrinfo and sn_getnameinfo are errors of Winsock. */
-struct addrinfo;
-struct hostent;
-int sn_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list);
-int sn_getnameinfo(const struct sockaddr *address, socklen_t length, char *node, DWORD nodeSize, char *service,
-	DWORD serviceSize, int flags);
-struct hostent *sn_gethostbyname(const char *name);
-const char *sn_gai_strerror(int error);
 
 /* Overlapped calls on sockets. */
 typedef struct _WSABUF {
@@ -342,58 +321,6 @@ BOOL sn_WriteFile(HANDLE file, LPCVOID buffer, DWORD length, LPDWORD written, LP
 BOOL sn_CancelIoEx(HANDLE file, LPOVERLAPPED overlapped);
 BOOL sn_GetOverlappedResult(HANDLE file, LPOVERLAPPED overlapped, LPDWORD transferred, BOOL wait);
 BOOL sn_WSAGetOverlappedResult(SOCKET s, LPOVERLAPPED overlapped, LPDWORD transferred, BOOL wait, LPDWORD flags);
-
-/* Threads. */
-typedef DWORD (*LPTHREAD_START_ROUTINE)(LPVOID);
-HANDLE sn_CreateThread(void *attributes, SIZE_T stackSize, LPTHREAD_START_ROUTINE start, LPVOID argument, DWORD flags,
-	LPDWORD id);
-DWORD sn_GetCurrentThreadId(void);
-DWORD sn_WaitForSingleObject(HANDLE object, DWORD timeoutMs);
-DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs);
-DWORD sn_ResumeThread(HANDLE thread);
-void sn_ExitThread(DWORD code);
-BOOL sn_GetExitCodeThread(HANDLE thread, LPDWORD code);
-int sn_wprintf_s(const WCHAR *format, ...);
-void sn_Sleep(DWORD ms);
-
-/* Events. */
-HANDLE sn_CreateEvent(void *attributes, BOOL manualReset, BOOL initialState, const void *name);
-BOOL sn_SetEvent(HANDLE event);
-BOOL sn_ResetEvent(HANDLE event);
-
-/* The system. */
-typedef struct _SYSTEM_INFO {
-	WORD wProcessorArchitecture;
-	WORD wReserved;
-	DWORD dwPageSize;
-	LPVOID lpMinimumApplicationAddress;
-	LPVOID lpMaximumApplicationAddress;
-	DWORD_PTR dwActiveProcessorMask;
-	DWORD dwNumberOfProcessors;
-	DWORD dwProcessorType;
-	DWORD dwAllocationGranularity;
-	WORD wProcessorLevel;
-	WORD wProcessorRevision;
-} SYSTEM_INFO, *LPSYSTEM_INFO;
-
-/* The processors and the size of a page. Members that are the processor's kind are 0. */
-void sn_GetSystemInfo(SYSTEM_INFO *info);
-DWORD sn_GetCurrentProcessId(void);
-HMODULE sn_LoadLibraryA(LPCSTR name);
-HMODULE sn_LoadLibraryW(LPCWSTR name);
-FARPROC sn_GetProcAddress(HMODULE module, LPCSTR name);
-
-/*
- * SIGINT is CTRL_C_EVENT, and SIGTERM CTRL_CLOSE_EVENT. A thread that the library starts calls the
- * handlers.
- */
-typedef BOOL (*PHANDLER_ROUTINE)(DWORD event);
-#define CTRL_C_EVENT 0
-#define CTRL_BREAK_EVENT 1
-#define CTRL_CLOSE_EVENT 2
-#define CTRL_LOGOFF_EVENT 5
-#define CTRL_SHUTDOWN_EVENT 6
-BOOL sn_SetConsoleCtrlHandler(PHANDLER_ROUTINE handler, BOOL adds);
 
 /* Layouts of Windows on 64-bit processors. */
 #ifdef __cplusplus

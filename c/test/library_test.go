@@ -196,9 +196,13 @@ func TestListings(t *testing.T) {
 func TestSymbols(t *testing.T) {
 	lib := built(t)
 	need(t, "nm")
-	header, err := os.ReadFile("../include/socknotify.h")
-	if err != nil {
-		t.Fatal(err)
+	var header []byte
+	for _, name := range []string{"socknotify.h", "win32.h"} {
+		text, err := os.ReadFile("../include/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header = append(header, text...)
 	}
 	exported := map[string]bool{}
 	for line := range strings.Lines(command(t, lib, "nm", "-D", "--defined-only", "libsocknotify.so")) {

@@ -85,7 +85,7 @@
 #undef getnameinfo
 #undef socketpair
 
-#include "../socknotify.h"
+#include "../win32.h"
 
 #ifdef SN_SOCKLEN_T
 #undef socklen_t

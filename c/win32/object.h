@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 
-#include "sn.h"
+#include "../layer.h"
+#include "../include/win32.h"
 
 // An object is kept until its handle was closed and, of a thread, until it has ended.
 struct object {

@@ -1,7 +1,8 @@
 #define _GNU_SOURCE
-#include "sn.h"
+#include "../include/win32.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <wchar.h>

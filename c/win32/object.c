@@ -73,7 +73,7 @@ void sn_object_drop(struct object *o)
 		free(o);
 }
 
-BOOL sn_close_object(HANDLE h)
+static bool close_object(HANDLE h)
 {
 	pthread_mutex_lock(&sn_objects);
 	struct object *o = find(h);
@@ -109,7 +109,7 @@ HANDLE sn_CreateEvent(void *attributes, BOOL manualReset, BOOL initialState, con
 	return h;
 }
 
-static BOOL set(HANDLE event, bool signaled)
+static bool set(HANDLE event, bool signaled)
 {
 	pthread_mutex_lock(&sn_objects);
 	struct object *o = sn_object_find(event, SN_KIND_EVENT);
@@ -119,18 +119,17 @@ static BOOL set(HANDLE event, bool signaled)
 			pthread_cond_broadcast(&sn_objects_changed);
 	}
 	pthread_mutex_unlock(&sn_objects);
-	return o != NULL || sn_fail(ERROR_INVALID_HANDLE);
+	return o != NULL;
 }
 
-BOOL sn_SetEvent(HANDLE event) { return set(event, true); }
+BOOL sn_SetEvent(HANDLE event) { return set(event, true) || sn_fail(ERROR_INVALID_HANDLE); }
 
-BOOL sn_ResetEvent(HANDLE event) { return set(event, false); }
+BOOL sn_ResetEvent(HANDLE event) { return set(event, false) || sn_fail(ERROR_INVALID_HANDLE); }
 
-void sn_signal(uintptr_t event)
+__attribute__((constructor)) static void use(void)
 {
-	int error = errno;
-	set((HANDLE)event, true); // which the program may have closed
-	errno = error;
+	static const struct sn_objects functions = {close_object, set};
+	sn_use_objects(&functions);
 }
 
 // Waits.

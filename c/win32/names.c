@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
-#include "sn.h"
+#include "../layer.h"
+#include "../include/win32.h"
 
 #include <netdb.h>
 #include <string.h>

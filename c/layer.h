@@ -1,0 +1,61 @@
+// What the folder win32 uses of this layer besides the public header. The C files of this folder use nothing of win32: it
+// gives them the functions of its objects when it is loaded.
+#ifndef SN_LAYER_H
+#define SN_LAYER_H
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "include/socknotify.h"
+
+// Handles. A descriptor is its own handle. Others have a kind and an index below and a generation above, so that a handle
+// that was closed is not mistaken for a later one. Their two lowest bits are 0 and belong to the program, as on Windows: bit 0
+// of hEvent says that a completion is not queued. A call ignores them.
+#define SN_TAG_MASK 3u
+#define SN_INDEX_SHIFT 2
+#define SN_KIND_SHIFT 28
+#define SN_KIND_PORT 4
+#define SN_KIND_THREAD 5
+#define SN_KIND_EVENT 6
+#define SN_INDEX_MASK 0x3ffffff // after the shift
+#define SN_GENERATION_SHIFT 32
+
+static inline unsigned sn_kind(HANDLE h) { return (uint32_t)(uintptr_t)h >> SN_KIND_SHIFT; }
+// 0, which is NULL, is no handle: a handle that was never set must not be the standard input.
+static inline bool sn_is_descriptor(HANDLE h) { return h != NULL && (uintptr_t)h < (uintptr_t)1 << SN_KIND_SHIFT; }
+
+// sn_descriptor returns a socket's descriptor, or -1 for a number that is none. A conversion to int could make it another's.
+static inline int sn_descriptor(SOCKET s) { return s <= 0x7fffffff ? (int)s : -1; }
+
+// An sn_objects has what this layer needs of the handles that are neither descriptors nor ports.
+struct sn_objects {
+	// close closes a handle. It returns false if there is no such object.
+	bool (*close)(HANDLE h);
+	// set gives an event a state. It returns false if the handle is no event's. Any thread may call it.
+	bool (*set)(HANDLE event, bool signaled);
+};
+// sn_use_objects is called once, before main. Without it there are no objects.
+void sn_use_objects(const struct sn_objects *functions);
+
+// sn_fail sets the last error. It returns FALSE.
+BOOL sn_fail(DWORD error);
+// sn_fail_socket sets the last error. It returns SOCKET_ERROR.
+int sn_fail_socket(DWORD error);
+// sn_of_errno returns the Windows error of an errno.
+DWORD sn_of_errno(int e);
+
+// sn_await is poll with a deadline that may be NULL. fds has room for one element more than count.
+// The result is also SN_CLOSED if closesocket was called for one of the sockets.
+#define SN_CLOSED (-2)
+int sn_await(struct pollfd *fds, nfds_t count, const struct timespec *until);
+// sn_connect_failed reports whether the program has begun to connect by a call that did not block, and that has failed.
+bool sn_connect_failed(SOCKET s);
+
+// sn_after returns the time after a number of nanoseconds. sn_left returns the time until then, or
+// false if it has passed.
+struct timespec sn_after(uint64_t nanoseconds);
+bool sn_left(const struct timespec *until, struct timespec *t);
+
+#endif
