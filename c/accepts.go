@@ -236,6 +236,7 @@ func (o *operation) become(s *sock.Socket) error {
 	if err := unix.Dup3(int(s.Handle()), fd, (cloexec&unix.FD_CLOEXEC)*unix.O_CLOEXEC); err != nil {
 		return err
 	}
+	C.sn_set_connected(C.SOCKET(fd))
 	if flags&unix.O_NONBLOCK == 0 && objectOf(fd) == nil {
 		if err := unix.SetNonblock(fd, false); err != nil {
 			return err

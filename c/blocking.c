@@ -11,7 +11,7 @@
 
 // What is known of a descriptor, for as many as a process usually has.
 #define KEPT (1 << 20)
-static _Atomic uint8_t known[KEPT];
+static _Atomic uint16_t known[KEPT];
 
 enum {
 	// The program's calls on the socket block, which is the default, although its descriptor does
@@ -29,23 +29,30 @@ enum {
 	RESET = 64,
 	// The program has begun to connect, and its call did not block.
 	CONNECTING = 128,
+	// The watcher learns of calls on the socket.
+	WATCHED = 256,
 };
+
+// The seconds of the monotonic clock at which a descriptor became a connection.
+static _Atomic uint32_t connected[KEPT];
+
+static const struct sn_watcher *watcher; // NULL if there is none; written before main
 
 static bool is_kept(SOCKET s) { return s < KEPT; }
 
-static bool is(SOCKET s, uint8_t what)
+static bool is(SOCKET s, uint16_t what)
 {
 	return is_kept(s) && (atomic_load_explicit(&known[s], memory_order_relaxed) & what) != 0;
 }
 
-static void set(SOCKET s, uint8_t what, bool on)
+static void set(SOCKET s, uint16_t what, bool on)
 {
 	if (!is_kept(s))
 		return;
 	if (on)
 		atomic_fetch_or(&known[s], what);
 	else
-		atomic_fetch_and(&known[s], (uint8_t)~what);
+		atomic_fetch_and(&known[s], (uint16_t)~what);
 }
 
 bool sn_has_ended(SOCKET s, bool sends) { return is(s, sends ? ENDED_SEND : ENDED_RECEIVE); }
@@ -59,6 +66,40 @@ void sn_set_ended(SOCKET s, bool sends, bool on) { set(s, sends ? ENDED_SEND : E
 bool sn_connecting(SOCKET s) { return is(s, CONNECTING); }
 
 void sn_set_connecting(SOCKET s) { set(s, CONNECTING, true); }
+
+void sn_set_connected(SOCKET s)
+{
+	if (is_kept(s))
+		atomic_store_explicit(&connected[s], (uint32_t)sn_after(0).tv_sec, memory_order_relaxed);
+}
+
+DWORD sn_connect_time(SOCKET s)
+{
+	return is_kept(s) ? (uint32_t)sn_after(0).tv_sec - atomic_load(&connected[s]) : 0;
+}
+
+void sn_use_watcher(const struct sn_watcher *functions) { watcher = functions; }
+
+bool sn_watch(SOCKET s, bool on)
+{
+	set(s, WATCHED, on);
+	return is_kept(s);
+}
+
+bool sn_is_watched(SOCKET s) { return is(s, WATCHED); }
+
+void sn_called(SOCKET s, enum sn_call call, SOCKET accepted)
+{
+	if (!is(s, WATCHED) || atomic_load(&sn_forked))
+		return;
+	DWORD error = sn_GetLastError();
+	int number = errno;
+	watcher->called(s, call, accepted);
+	if (number == sn_errno_own)
+		sn_SetLastError(error);
+	else
+		errno = number;
+}
 
 void sn_set_reset(SOCKET s, bool on) { set(s, RESET, on); }
 
@@ -186,6 +227,11 @@ __attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL
 
 void sn_closing(SOCKET s)
 {
+	if (is(s, WATCHED)) {
+		if (!atomic_load(&sn_forked))
+			watcher->closing(s);
+		set(s, WATCHED, false);
+	}
 	wake(s, true);
 	set(s, CLOSING, true);
 	set(s, BLOCKS | NONBLOCKING | ENDED_SEND | ENDED_RECEIVE | RESET | CONNECTING, false);

@@ -39,6 +39,21 @@ struct sn_objects {
 // sn_use_objects is called once, before main. Without it there are no objects.
 void sn_use_objects(const struct sn_objects *functions);
 
+// A watcher learns of the calls on the sockets for which sn_watch is on. sn_closesocket turns it off.
+enum sn_call { SN_RECEIVED, SN_WOULD_SEND, SN_ACCEPTED, SN_CONNECTED_LATER };
+struct sn_watcher {
+	// called is called after a call that has received; that would have blocked, and sends; that has accepted, with the new
+	// socket, or INVALID_SOCKET; and that has begun to connect. It keeps errno and the last error.
+	void (*called)(SOCKET s, enum sn_call call, SOCKET accepted);
+	// closing is called before the socket is closed.
+	void (*closing)(SOCKET s);
+};
+// sn_use_watcher is called once, before main.
+void sn_use_watcher(const struct sn_watcher *functions);
+// sn_watch returns false for a number that is too large. sn_is_watched reports whether a watcher learns of calls.
+bool sn_watch(SOCKET s, bool on);
+bool sn_is_watched(SOCKET s);
+
 // sn_fail sets the last error. It returns FALSE.
 BOOL sn_fail(DWORD error);
 // sn_fail_socket sets the last error. It returns SOCKET_ERROR.
@@ -52,6 +67,8 @@ DWORD sn_of_errno(int e);
 int sn_await(struct pollfd *fds, nfds_t count, const struct timespec *until);
 // sn_connect_failed reports whether the program has begun to connect by a call that did not block, and that has failed.
 bool sn_connect_failed(SOCKET s);
+// sn_connecting reports whether the program has begun to connect by a call that did not block.
+bool sn_connecting(SOCKET s);
 
 // sn_after returns the time after a number of nanoseconds. sn_left returns the time until then, or
 // false if it has passed.

@@ -549,6 +549,7 @@ func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buff
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
+	C.sn_set_connected(C.SOCKET(fd))
 	p := o.port.Port
 	if length == 0 {
 		return o.started(overlapped.Connect(p, obj.socket, k, to, &o.op))

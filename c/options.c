@@ -72,3 +72,51 @@ int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length
 	}
 	return setsockopt(fd, level, option, value, (socklen_t)length);
 }
+
+// get_dword gives an option that is a DWORD on Windows.
+static int get_dword(DWORD is, void *value, int *length)
+{
+	if (value == NULL || length == NULL || *length < (int)sizeof is)
+		return sn_fail_socket(WSAEFAULT);
+	memcpy(value, &is, sizeof is);
+	*length = sizeof is;
+	return 0;
+}
+
+int sn_getsockopt(SOCKET s, int level, int option, void *value, int *length)
+{
+	int fd = sn_descriptor(s), error = 0;
+	socklen_t size = sizeof error;
+	struct timeval t;
+	struct linger l;
+	struct sockaddr_storage peer;
+	if (level != SOL_SOCKET)
+		return getsockopt(fd, level, option, value, (socklen_t *)(void *)length);
+	switch (option) {
+	case SN_SO_CONNECT_TIME:
+		size = sizeof peer;
+		if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0)
+			return get_dword(sn_connect_time(s), value, length);
+		return errno == ENOTCONN ? get_dword(0xffffffff, value, length) : SOCKET_ERROR;
+	case SN_SO_DONTLINGER:
+		size = sizeof l;
+		if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &size) != 0)
+			return SOCKET_ERROR;
+		return get_dword(!l.l_onoff, value, length);
+	case SO_RCVTIMEO:
+	case SO_SNDTIMEO:
+		size = sizeof t;
+		if (length == NULL || *length != sizeof(DWORD))
+			break;
+		if (getsockopt(fd, SOL_SOCKET, option, &t, &size) != 0)
+			return SOCKET_ERROR;
+		return get_dword((DWORD)(t.tv_sec * 1000 + t.tv_usec / 1000), value, length);
+	case SO_ERROR:
+		if (length == NULL || *length < (int)sizeof(DWORD))
+			break;
+		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+			return SOCKET_ERROR;
+		return get_dword(sn_of_errno(error), value, length);
+	}
+	return getsockopt(fd, level, option, value, (socklen_t *)(void *)length);
+}

@@ -40,9 +40,12 @@ bool sn_was_reset(SOCKET s);
 bool sn_may_receive(SOCKET s);
 void sn_set_ended(SOCKET s, bool sends, bool on);
 void sn_set_reset(SOCKET s, bool on);
-// sn_connecting reports whether the program has begun to connect by a call that did not block.
-bool sn_connecting(SOCKET s);
 void sn_set_connecting(SOCKET s);
+// sn_set_connected notes the time at which a socket becomes a connection, and sn_connect_time returns the seconds since then.
+void sn_set_connected(SOCKET s);
+DWORD sn_connect_time(SOCKET s);
+// sn_called tells the watcher of a call on a socket.
+void sn_called(SOCKET s, enum sn_call call, SOCKET accepted);
 
 // sn_ended returns why a call cannot receive any more, where the system would say that it is the end
 // of the stream, or 0. sn_broken returns the error of a send for EPIPE: the direction was shut, the

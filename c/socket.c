@@ -52,6 +52,8 @@ static bool again(SOCKET s, short events, int flags)
 		errno = EBADF;
 		return false;
 	}
+	if (events == POLLOUT)
+		sn_called(s, SN_WOULD_SEND, INVALID_SOCKET);
 	if (atomic_load_explicit(&sn_edgeless, memory_order_relaxed) && !atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		snGoBlocked((int)s, events == POLLIN);
 	errno = EAGAIN;
@@ -142,14 +144,26 @@ static ssize_t failed(SOCKET s, ssize_t n)
 		result = call; \
 	while (result < 0 && errno == EAGAIN && again(s, events, flags))
 
+SOCKET sn_socket(int family, int type, int protocol)
+{
+	int fd = socket(family, type, protocol);
+	if (fd < 0 && errno == EINVAL) // for a type that is unknown
+		return (SOCKET)(LONG_PTR)sn_fail_socket(WSAESOCKTNOSUPPORT);
+	return (SOCKET)(LONG_PTR)fd;
+}
+
 SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length)
 {
 	int fd;
 	sn_unblock_listener(s);
 	RETRY(fd, accept(sn_descriptor(s), address, length), s, POLLIN, 0);
-	if (fd >= 0)
-		sn_set_blocking((SOCKET)fd, false);
-	return (SOCKET)(LONG_PTR)fd;
+	SOCKET made = (SOCKET)(LONG_PTR)fd;
+	if (fd >= 0) {
+		sn_set_blocking(made, false);
+		sn_set_connected(made);
+	}
+	sn_called(s, SN_ACCEPTED, made);
+	return made;
 }
 
 static size_t size(int length) { return length < 0 ? 0 : (size_t)length; }
@@ -162,7 +176,7 @@ static bool is_stream(SOCKET s)
 }
 
 // The calls that receive do not block in the system, where closesocket could not wake them.
-int sn_recv(SOCKET s, void *buffer, int length, int flags)
+static int receive(SOCKET s, void *buffer, int length, int flags)
 {
 	int got = 0;
 	if (over(s))
@@ -185,6 +199,13 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags)
 	}
 }
 
+int sn_recv(SOCKET s, void *buffer, int length, int flags)
+{
+	int n = receive(s, buffer, length, flags);
+	sn_called(s, SN_RECEIVED, INVALID_SOCKET);
+	return n;
+}
+
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength)
 {
 	ssize_t n;
@@ -193,7 +214,9 @@ int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *
 	RETRY(n, recvfrom(sn_descriptor(s), buffer, size(length), flags | MSG_DONTWAIT, from, fromLength),
 		s, POLLIN, flags);
 	moved(s, POLLIN, n, size(length));
-	return (int)failed(s, n);
+	n = failed(s, n);
+	sn_called(s, SN_RECEIVED, INVALID_SOCKET);
+	return (int)n;
 }
 
 int sn_send(SOCKET s, const void *buffer, int length, int flags)
@@ -224,16 +247,21 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
 	for (size_t i = 0; i < m->msg_iovlen; i++)
 		total += m->msg_iov[i].iov_len;
 	moved(s, sends ? POLLOUT : POLLIN, n, total);
-	return failed(s, n);
+	n = failed(s, n);
+	if (!sends)
+		sn_called(s, SN_RECEIVED, INVALID_SOCKET);
+	return n;
 }
 
 int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
 {
 	int fd = sn_descriptor(s), error, flags = -1;
 	socklen_t size = sizeof error;
+	sn_set_connected(s);
 	if (!sn_blocks(s)) {
 		sn_set_connecting(s);
 		int result = connect(fd, name, length);
+		sn_called(s, SN_CONNECTED_LATER, INVALID_SOCKET);
 		return result != 0 && errno == EINPROGRESS ? sn_fail_socket(WSAEWOULDBLOCK) : result;
 	}
 	if (!sn_blocking(s) && (flags = fcntl(fd, F_GETFL)) < 0)
@@ -316,6 +344,8 @@ int sn_ioctlsocket(SOCKET s, long command, void *argument)
 	switch (command) {
 	case FIONBIO:
 		value = *(DWORD *)argument != 0;
+		if (!value && sn_is_watched(s))
+			return sn_fail_socket(WSAEINVAL);
 		if (!atomic_load(&sn_forked) && snGoOperates(fd)) {
 			sn_set_blocking(s, true);
 		} else {

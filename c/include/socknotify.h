@@ -273,8 +273,11 @@ int sn_recv(SOCKET s, void *buffer, int length, int flags);
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength);
 int sn_send(SOCKET s, const void *buffer, int length, int flags);
 int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct sockaddr *to, socklen_t toLength);
+SOCKET sn_socket(int family, int type, int protocol);
+int sn_getsockopt(SOCKET s, int level, int option, void *value, int *length);
 int sn_setsockopt(SOCKET s, int level, int option, const void *value, int length);
 #define SN_SO_UPDATE_ACCEPT_CONTEXT 0x700B
+#define SN_SO_CONNECT_TIME 0x700C
 #define SN_SO_UPDATE_CONNECT_CONTEXT 0x7010
 #define SN_SO_EXCLUSIVEADDRUSE (~SO_REUSEADDR)
 #define SN_SO_DONTLINGER (~SO_LINGER)

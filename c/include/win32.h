@@ -26,6 +26,35 @@ typedef struct sn_fd_set {
 int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts,
 	const struct timeval *timeout);
 
+/* poll, of sockets. The constants are the system's. */
+typedef struct sn_pollfd {
+	SOCKET fd;
+	SHORT events;
+	SHORT revents;
+} sn_pollfd;
+int sn_WSAPoll(sn_pollfd *fds, ULONG count, INT timeoutMs);
+
+/* Network events. */
+#define FD_READ_BIT 0
+#define FD_WRITE_BIT 1
+#define FD_OOB_BIT 2
+#define FD_ACCEPT_BIT 3
+#define FD_CONNECT_BIT 4
+#define FD_CLOSE_BIT 5
+#define FD_MAX_EVENTS 10
+#define FD_READ (1 << FD_READ_BIT)
+#define FD_WRITE (1 << FD_WRITE_BIT)
+#define FD_OOB (1 << FD_OOB_BIT)
+#define FD_ACCEPT (1 << FD_ACCEPT_BIT)
+#define FD_CONNECT (1 << FD_CONNECT_BIT)
+#define FD_CLOSE (1 << FD_CLOSE_BIT)
+typedef struct sn_WSANETWORKEVENTS {
+	LONG lNetworkEvents;
+	INT iErrorCode[FD_MAX_EVENTS];
+} sn_WSANETWORKEVENTS;
+int sn_WSAEventSelect(SOCKET s, HANDLE event, long events);
+int sn_WSAEnumNetworkEvents(SOCKET s, HANDLE event, sn_WSANETWORKEVENTS *events);
+
 /* Names of hosts. The results of sn_getaddrinfo and sn_getnameinfo are errors of Winsock. */
 struct addrinfo;
 struct hostent;

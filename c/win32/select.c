@@ -3,6 +3,7 @@
 #include "../include/win32.h"
 
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 // Conditions of a set of select.
 enum {
@@ -99,4 +100,42 @@ int sn_select(int count, sn_fd_set *reads, sn_fd_set *writes, sn_fd_set *excepts
 failed:
 	free(fds); // which keeps errno
 	return error != 0 ? sn_fail_socket(error) : result;
+}
+
+// with_end returns what poll has found. The end of a stream is POLLHUP on Windows, once there is no data.
+static short with_end(const struct pollfd *p)
+{
+	int left = 0;
+	if (!(p->revents & POLLRDHUP))
+		return p->revents;
+	short found = (short)(p->revents & ~POLLRDHUP);
+	return ioctl(p->fd, FIONREAD, &left) == 0 && left == 0 ? (short)((found & ~POLLIN) | POLLHUP) : found;
+}
+
+int sn_WSAPoll(sn_pollfd *fds, ULONG count, INT timeoutMs)
+{
+	if (count == 0)
+		return sn_fail_socket(WSAEINVAL);
+	if (fds == NULL)
+		return sn_fail_socket(WSAEFAULT);
+	struct pollfd *native = malloc((count + 1) * sizeof *native); // one more for sn_await
+	if (native == NULL)
+		return sn_fail_socket(WSAENOBUFS);
+	int invalid = 0, n = 0;
+	for (ULONG i = 0; i < count; i++) {
+		short asked = fds[i].events;
+		native[i] = (struct pollfd){sn_descriptor(fds[i].fd), (short)(asked & POLLIN ? asked | POLLRDHUP : asked), 0};
+		invalid += native[i].fd < 0;
+	}
+	struct timespec until;
+	if (timeoutMs >= 0)
+		until = sn_after((uint64_t)timeoutMs * 1000000);
+	if ((n = poll(native, count, 0)) == 0 && timeoutMs != 0 && invalid == 0)
+		n = sn_await(native, count, timeoutMs > 0 ? &until : NULL);
+	for (ULONG i = 0; i < count && n >= 0; i++)
+		fds[i].revents = native[i].fd < 0 ? POLLNVAL : with_end(&native[i]);
+	free(native); // which keeps errno
+	if (n == SN_CLOSED)
+		return sn_fail_socket(WSAENOTSOCK);
+	return n < 0 ? SOCKET_ERROR : n + invalid;
 }

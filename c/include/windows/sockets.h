@@ -51,6 +51,7 @@
 #define getaddrinfo sn_system_getaddrinfo
 #define gethostbyname sn_system_gethostbyname
 #define getnameinfo sn_system_getnameinfo
+#define socket sn_system_socket
 #define socketpair sn_system_socketpair /* Winsock has none */
 
 #include <stdint.h>
@@ -83,6 +84,7 @@
 #undef getaddrinfo
 #undef gethostbyname
 #undef getnameinfo
+#undef socket
 #undef socketpair
 
 #include "../win32.h"
@@ -101,6 +103,7 @@ typedef int socklen_t;
 extern "C" {
 #endif
 
+SOCKET socket(int family, int type, int protocol) __asm__("sn_socket");
 SOCKET accept(SOCKET s, struct sockaddr *address, int *length) __asm__("sn_accept");
 int bind(SOCKET s, const struct sockaddr *name, int length) __asm__("sn_bind");
 int connect(SOCKET s, const struct sockaddr *name, int length) __asm__("sn_connect");
@@ -119,7 +122,7 @@ int getnameinfo(const struct sockaddr *address, int length, char *node, DWORD no
 struct hostent *gethostbyname(const char *name) __asm__("sn_gethostbyname");
 const char *gai_strerror(int error) __asm__("sn_gai_strerror");
 int shutdown(SOCKET s, int how) __asm__("sn_shutdown");
-int getsockopt(SOCKET s, int level, int option, void *value, int *length) __asm__("getsockopt");
+int getsockopt(SOCKET s, int level, int option, void *value, int *length) __asm__("sn_getsockopt");
 int getpeername(SOCKET s, struct sockaddr *address, int *length) __asm__("getpeername");
 int getsockname(SOCKET s, struct sockaddr *address, int *length) __asm__("getsockname");
 extern int gethostname(char *name, size_t length) __THROW;
@@ -159,6 +162,7 @@ extern int gethostname(char *name, size_t length) __THROW;
 #define NO_DATA WSANO_DATA
 
 #define SO_UPDATE_ACCEPT_CONTEXT SN_SO_UPDATE_ACCEPT_CONTEXT
+#define SO_CONNECT_TIME SN_SO_CONNECT_TIME
 #define SO_UPDATE_CONNECT_CONTEXT SN_SO_UPDATE_CONNECT_CONTEXT
 #define SO_EXCLUSIVEADDRUSE SN_SO_EXCLUSIVEADDRUSE
 #define SO_DONTLINGER SN_SO_DONTLINGER

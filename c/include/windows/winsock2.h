@@ -8,6 +8,8 @@
 
 #include "windows.h"
 
+#include <poll.h>
+
 #define ProcessSocketNotifications sn_ProcessSocketNotifications
 #define SocketNotificationRetrieveEvents sn_SocketNotificationRetrieveEvents
 
@@ -127,7 +129,7 @@ static inline SOCKET sn_WSASocket(int family, int type, int protocol, DWORD flag
 {
 	if (flags & WSA_FLAG_NO_HANDLE_INHERIT)
 		type |= SOCK_CLOEXEC;
-	return (SOCKET)(LONG_PTR)socket(family, type, protocol);
+	return socket(family, type, protocol);
 }
 #define WSASocketA(family, type, protocol, info, group, flags) sn_WSASocket((family), (type), (protocol), (flags))
 #define WSASocketW WSASocketA
@@ -151,6 +153,13 @@ typedef HANDLE WSAEVENT, *LPWSAEVENT;
 #define WSACloseEvent sn_CloseHandle
 #define WSAWaitForMultipleEvents(count, events, all, ms, alertable) \
 	sn_WaitForMultipleObjects((count), (events), (all), (ms))
+
+typedef sn_WSANETWORKEVENTS WSANETWORKEVENTS, *LPWSANETWORKEVENTS;
+#define WSAEventSelect sn_WSAEventSelect
+#define WSAEnumNetworkEvents sn_WSAEnumNetworkEvents
+
+typedef sn_pollfd WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
+#define WSAPoll sn_WSAPoll
 
 #define WSARecv sn_WSARecv
 #define WSASend sn_WSASend

@@ -7,3 +7,4 @@
 /^reset.*, recv: /s/-1, 10054/0, 0/
 /^not connected, WSASend: /s/10057/10054/
 /^not connected, send: /s/10057/10054/
+/^reset: close/s/10054/0/

@@ -49,6 +49,70 @@ int main(void)
 	printf("bind with a short length: %d, %d\n", n, WSAGetLastError());
 	closesocket(s[0]);
 	closesocket(other);
+
+	// The time of a connection, in seconds.
+	DWORD seconds = 77;
+	size = sizeof seconds;
+	s[0] = tcp();
+	n = getsockopt(s[0], SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size);
+	printf("SO_CONNECT_TIME, not connected: %d, %d, %d bytes\n", n, (int)seconds, size);
+	closesocket(s[0]);
+	connected(s, 1);
+	Sleep(2100);
+	for (int i = 0; i < 2; i++) {
+		n = getsockopt(s[i], SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size);
+		printf("SO_CONNECT_TIME: %d, %s\n", n, seconds >= 1 && seconds < 60 ? "seconds" : "another time");
+	}
+	DWORD ms = 2500;
+	need(setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, (char *)&ms, sizeof ms) == 0, "SO_RCVTIMEO");
+	ms = 0;
+	size = sizeof ms;
+	n = getsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, (char *)&ms, &size);
+	printf("SO_RCVTIMEO: %d, %u, %d bytes\n", n, (unsigned)ms, size);
+	closesocket(s[0]);
+	closesocket(s[1]);
+
+	// An AcceptEx's socket is no connection before there is one.
+	OVERLAPPED o = {0};
+	char block[2 * PART];
+	SOCKET listening = listener(&at);
+	associate(listening, 1);
+	s[0] = tcp();
+	started("AcceptEx", accept_ex(listening, s[0], block, 0, PART, PART, &on, &o));
+	n = getsockopt(s[0], SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size);
+	printf("SO_CONNECT_TIME before: %d, %d\n", n, (int)seconds);
+	s[1] = tcp();
+	need(connect(s[1], (struct sockaddr *)&at, sizeof at) == 0, "connect");
+	dequeued("AcceptEx", &o);
+	n = getsockopt(s[0], SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size);
+	printf("SO_CONNECT_TIME after: %d, %s\n", n, seconds < 60 ? "seconds" : "another time");
+	closesocket(s[0]);
+	closesocket(s[1]);
+	closesocket(listening);
+
+	// The error of a connect that does not block.
+	SOCKET refused = bound(&at);
+	fd_set failed;
+	u_long nonblocking = 1;
+	s[0] = tcp();
+	need(ioctlsocket(s[0], FIONBIO, &nonblocking) == 0, "FIONBIO");
+	connect(s[0], (struct sockaddr *)&at, sizeof at);
+	FD_ZERO(&failed);
+	FD_SET(s[0], &failed);
+	need(select(0, NULL, NULL, &failed, NULL) == 1, "select");
+	int error = 0;
+	size = sizeof error;
+	n = getsockopt(s[0], SOL_SOCKET, SO_ERROR, (char *)&error, &size);
+	printf("SO_ERROR: %d, %d\n", n, error);
+	closesocket(s[0]);
+	closesocket(refused);
+
+	s[0] = socket(AF_INET, 99, 0);
+	printf("an unknown type: %s, %d\n", s[0] == INVALID_SOCKET ? "none" : "a socket", WSAGetLastError());
+	s[0] = socket(AF_INET, 99, IPPROTO_TCP);
+	printf("an unknown type of TCP: %s, %d\n", s[0] == INVALID_SOCKET ? "none" : "a socket", WSAGetLastError());
+	s[0] = socket(99, SOCK_STREAM, 0);
+	printf("an unknown family: %s, %d\n", s[0] == INVALID_SOCKET ? "none" : "a socket", WSAGetLastError());
 	CloseHandle(port);
 	WSACleanup();
 	return 0;
