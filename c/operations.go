@@ -63,6 +63,10 @@ func makeObject(fd int) (*object, error) {
 	}
 	objectsMu.Lock()
 	defer objectsMu.Unlock()
+	return makeObjectLocked(fd)
+}
+
+func makeObjectLocked(fd int) (*object, error) {
 	if o := objects[fd]; o != nil {
 		return o, nil
 	}

@@ -45,8 +45,9 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 	return 0;
 }
 
-// now makes a call that is not overlapped.
-static int now(bool sends, SOCKET s, const WSABUF *buffers, DWORD count, LPDWORD moved, int flags, void *address, int *length)
+// now makes a call that is not overlapped. other is NULL, or has data of other protocols.
+static int now(bool sends, SOCKET s, const WSABUF *buffers, DWORD count, LPDWORD moved, int flags, void *address, int *length,
+	sn_WSAMSG *other)
 {
 	struct iovec v[64];
 	if (count > 64)
@@ -54,9 +55,17 @@ static int now(bool sends, SOCKET s, const WSABUF *buffers, DWORD count, LPDWORD
 	for (DWORD i = 0; i < count; i++)
 		v[i] = (struct iovec){buffers[i].buf, buffers[i].len};
 	struct msghdr m = {.msg_iov = v, .msg_iovlen = count, .msg_name = address, .msg_namelen = length ? (socklen_t)*length : 0};
+	if (other != NULL) {
+		m.msg_control = other->Control.len != 0 ? other->Control.buf : NULL;
+		m.msg_controllen = other->Control.len;
+	}
 	ssize_t n = sn_message(s, &m, flags, sends);
 	if (n < 0)
 		return SOCKET_ERROR;
+	if (other != NULL && !sends) {
+		other->Control.len = (ULONG)m.msg_controllen;
+		other->dwFlags = (DWORD)m.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
+	}
 	if (length != NULL && !sends)
 		*length = (int)m.msg_namelen;
 	if (moved != NULL)
@@ -71,7 +80,7 @@ static int transfer(int kind, SOCKET s, LPWSABUF buffers, DWORD count, LPDWORD m
 	if (error != 0)
 		return sn_fail_socket(error);
 	if (o == NULL)
-		return now(kind == SEND || kind == SENDTO, s, buffers, count, moved, (int)flags, address, length);
+		return now(kind == SEND || kind == SENDTO, s, buffers, count, moved, (int)flags, address, length, NULL);
 	if (flags != 0)
 		return sn_fail_socket(WSAEOPNOTSUPP);
 	if (kind != SEND && kind != SENDTO && (error = sn_ended(s)) != 0)
@@ -159,6 +168,56 @@ BOOL sn_ConnectEx(SOCKET s, const struct sockaddr *name, int nameLength, PVOID b
 	return sn_fail(error);
 }
 
+BOOL sn_DisconnectEx(SOCKET s, LPOVERLAPPED overlapped, DWORD flags, DWORD reserved)
+{
+	WSABUF none = {0, NULL};
+	DWORD error = usable(s, &none, 1, overlapped, false);
+	if (error == 0 && ((flags & ~SN_TF_REUSE_SOCKET) != 0 || reserved != 0))
+		error = WSAEINVAL;
+	if (error == 0)
+		error = snGoDisconnect((int)s, (flags & SN_TF_REUSE_SOCKET) != 0, overlapped);
+	return error == 0 || sn_fail(error);
+}
+
+// usable_message returns why a message cannot be received or sent, or 0. Other data is not overlapped.
+static DWORD usable_message(const sn_WSAMSG *m, LPOVERLAPPED o)
+{
+	if (m == NULL || (m->Control.buf == NULL && m->Control.len != 0))
+		return WSAEFAULT;
+	return o != NULL && m->Control.len != 0 ? WSAEOPNOTSUPP : 0;
+}
+
+int sn_WSARecvMsg(SOCKET s, sn_WSAMSG *m, LPDWORD received, LPOVERLAPPED overlapped,
+	LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
+{
+	DWORD error = usable_message(m, overlapped);
+	if (error != 0)
+		return sn_fail_socket(error);
+	int *length = m->name != NULL ? &m->namelen : NULL;
+	if (overlapped != NULL)
+		return transfer(RECVFROM, s, m->lpBuffers, m->dwBufferCount, received, m->dwFlags, m->name, length, overlapped, routine != NULL);
+	error = usable(s, m->lpBuffers, m->dwBufferCount, NULL, false);
+	if (error != 0)
+		return sn_fail_socket(error);
+	return now(false, s, m->lpBuffers, m->dwBufferCount, received, (int)m->dwFlags, m->name, length, m);
+}
+
+int sn_WSASendMsg(SOCKET s, sn_WSAMSG *m, DWORD flags, LPDWORD sent, LPOVERLAPPED overlapped,
+	LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
+{
+	DWORD error = usable_message(m, overlapped);
+	if (error != 0)
+		return sn_fail_socket(error);
+	int *length = m->name != NULL ? &m->namelen : NULL;
+	if (overlapped != NULL)
+		return transfer(m->name != NULL ? SENDTO : SEND, s, m->lpBuffers, m->dwBufferCount, sent, flags, m->name, length, overlapped,
+			routine != NULL);
+	error = usable(s, m->lpBuffers, m->dwBufferCount, NULL, false);
+	if (error != 0)
+		return sn_fail_socket(error);
+	return now(true, s, m->lpBuffers, m->dwBufferCount, sent, (int)flags, m->name, length, m);
+}
+
 int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWORD outLength, LPDWORD returned,
 	LPOVERLAPPED overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
 {
@@ -168,6 +227,9 @@ int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWO
 	} functions[] = {
 		{{0xf1, 0x7d, 0x36, 0xb5, 0xac, 0xcb, 0xcf, 0x11, 0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}, sn_AcceptEx},
 		{{0xb9, 0x07, 0xa2, 0x25, 0xf3, 0xdd, 0x60, 0x46, 0x8e, 0xe9, 0x76, 0xe5, 0x8c, 0x74, 0x06, 0x3e}, sn_ConnectEx},
+		{{0x11, 0x2e, 0xda, 0x7f, 0x30, 0x86, 0x6f, 0x43, 0xa0, 0x31, 0xf5, 0x36, 0xa6, 0xee, 0xc1, 0x57}, sn_DisconnectEx},
+		{{0xc8, 0xd7, 0x89, 0xf6, 0x1f, 0x6f, 0x6b, 0x43, 0x8a, 0x53, 0xe5, 0x4f, 0xe3, 0x51, 0xc3, 0x22}, sn_WSARecvMsg},
+		{{0x12, 0xe7, 0x41, 0xa4, 0x4f, 0x75, 0xca, 0x43, 0x84, 0xa7, 0x0d, 0xee, 0x44, 0xcf, 0x60, 0x6d}, sn_WSASendMsg},
 		{{0xf2, 0x7d, 0x36, 0xb5, 0xac, 0xcb, 0xcf, 0x11, 0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}, sn_GetAcceptExSockaddrs},
 	};
 	(void)overlapped, (void)routine;

@@ -309,6 +309,21 @@ void sn_GetAcceptExSockaddrs(PVOID buffer, DWORD dataLength, DWORD localLength, 
 	struct sockaddr **local, int *localSize, struct sockaddr **remote, int *remoteSize);
 BOOL sn_ConnectEx(SOCKET s, const struct sockaddr *name, int nameLength, PVOID buffer, DWORD length, LPDWORD sent,
 	LPOVERLAPPED overlapped);
+#define SN_TF_REUSE_SOCKET 0x02u
+BOOL sn_DisconnectEx(SOCKET s, LPOVERLAPPED overlapped, DWORD flags, DWORD reserved);
+
+typedef struct sn_WSAMSG {
+	struct sockaddr *name;
+	INT namelen;
+	LPWSABUF lpBuffers;
+	ULONG dwBufferCount;
+	WSABUF Control; /* of the layout of a cmsghdr */
+	ULONG dwFlags;
+} sn_WSAMSG;
+int sn_WSARecvMsg(SOCKET s, sn_WSAMSG *message, LPDWORD received, LPOVERLAPPED overlapped,
+	LPWSAOVERLAPPED_COMPLETION_ROUTINE routine);
+int sn_WSASendMsg(SOCKET s, sn_WSAMSG *message, DWORD flags, LPDWORD sent, LPOVERLAPPED overlapped,
+	LPWSAOVERLAPPED_COMPLETION_ROUTINE routine);
 int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWORD outLength, LPDWORD returned,
 	LPOVERLAPPED overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine);
 

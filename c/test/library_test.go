@@ -226,6 +226,7 @@ func TestSymbols(t *testing.T) {
 var programs = []string{
 	"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server",
 	"reuse", "sockets", "closes", "undequeued", "events", "console", "exhausted",
+	"disconnects",
 }
 
 func TestPrograms(t *testing.T) {
@@ -317,7 +318,7 @@ func TestRaceDetector(t *testing.T) {
 		args []string
 	}{
 		{"overlapped", nil}, {"reuse", nil}, {"undequeued", nil}, {"waiters", nil},
-		{"edge", nil}, {"exhausted", nil},
+		{"edge", nil}, {"exhausted", nil}, {"disconnects", nil},
 		{"threads", []string{"16", "1"}},
 	} {
 		t.Run(p.name, func(t *testing.T) {

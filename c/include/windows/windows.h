@@ -196,6 +196,25 @@ static inline BOOL sn_SwitchToThread(void) { return sched_yield() == 0; }
 #define YieldProcessor() __asm__ __volatile__("" ::: "memory")
 
 #define Sleep sn_Sleep
+/* No completion routine ends it. */
+static inline DWORD sn_SleepEx(DWORD ms, BOOL alertable)
+{
+	(void)alertable;
+	sn_Sleep(ms);
+	return 0;
+}
+#define SleepEx sn_SleepEx
+
+/* There is no debugger that reads texts. */
+static inline void sn_OutputDebugStringA(LPCSTR text) { (void)text; }
+static inline void sn_OutputDebugStringW(LPCWSTR text) { (void)text; }
+#define OutputDebugStringA sn_OutputDebugStringA
+#define OutputDebugStringW sn_OutputDebugStringW
+#ifdef UNICODE
+#define OutputDebugString OutputDebugStringW
+#else
+#define OutputDebugString OutputDebugStringA
+#endif
 
 static inline ULONGLONG sn_GetTickCount64(void)
 {
@@ -204,6 +223,27 @@ static inline ULONGLONG sn_GetTickCount64(void)
 	return (ULONGLONG)t.tv_sec * 1000 + (ULONGLONG)t.tv_nsec / 1000000;
 }
 #define GetTickCount64 sn_GetTickCount64
+
+typedef struct _SYSTEMTIME {
+	WORD wYear, wMonth, wDayOfWeek, wDay, wHour, wMinute, wSecond, wMilliseconds;
+} SYSTEMTIME, *PSYSTEMTIME, *LPSYSTEMTIME;
+static inline void sn_get_time(SYSTEMTIME *to, struct tm *(*convert)(const time_t *, struct tm *))
+{
+	struct timespec now;
+	struct tm t;
+	clock_gettime(CLOCK_REALTIME, &now);
+	convert(&now.tv_sec, &t);
+	to->wYear = (WORD)(t.tm_year + 1900);
+	to->wMonth = (WORD)(t.tm_mon + 1);
+	to->wDayOfWeek = (WORD)t.tm_wday;
+	to->wDay = (WORD)t.tm_mday;
+	to->wHour = (WORD)t.tm_hour;
+	to->wMinute = (WORD)t.tm_min;
+	to->wSecond = (WORD)t.tm_sec;
+	to->wMilliseconds = (WORD)(now.tv_nsec / 1000000);
+}
+#define GetSystemTime(to) sn_get_time((to), gmtime_r)
+#define GetLocalTime(to) sn_get_time((to), localtime_r)
 
 static inline DWORD sn_GetTickCount(void) { return (DWORD)sn_GetTickCount64(); }
 #define GetTickCount sn_GetTickCount

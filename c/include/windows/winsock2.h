@@ -166,6 +166,27 @@ typedef sn_pollfd WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
 #define WSARecvFrom sn_WSARecvFrom
 #define WSASendTo sn_WSASendTo
 #define WSAIoctl sn_WSAIoctl
+
+/* Messages with data of other protocols, such as IP_PKTINFO. */
+typedef sn_WSAMSG WSAMSG, *PWSAMSG, *LPWSAMSG;
+typedef struct cmsghdr WSACMSGHDR, *PWSACMSGHDR, *LPWSACMSGHDR;
+typedef struct in_pktinfo IN_PKTINFO, *PIN_PKTINFO;
+#define WSASendMsg sn_WSASendMsg
+#define WSA_CMSG_DATA(header) ((UCHAR *)CMSG_DATA(header))
+#define WSA_CMSG_SPACE(size) CMSG_SPACE(size)
+#define WSA_CMSG_LEN(size) CMSG_LEN(size)
+#define WSA_CMSG_FIRSTHDR(message) \
+	((message)->Control.len >= sizeof(WSACMSGHDR) ? (WSACMSGHDR *)(void *)(message)->Control.buf : (WSACMSGHDR *)NULL)
+static inline WSACMSGHDR *sn_next_header(const sn_WSAMSG *message, WSACMSGHDR *header)
+{
+	struct msghdr m;
+	memset(&m, 0, sizeof m);
+	m.msg_control = message->Control.buf;
+	m.msg_controllen = message->Control.len;
+	return CMSG_NXTHDR(&m, header);
+}
+#define WSA_CMSG_NXTHDR(message, header) \
+	((header) == NULL ? WSA_CMSG_FIRSTHDR(message) : sn_next_header((message), (header)))
 #define WSAGetOverlappedResult sn_WSAGetOverlappedResult
 
 typedef struct _GUID {

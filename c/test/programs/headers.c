@@ -4,6 +4,9 @@
 #include <ws2tcpip.h>
 #include <mswsock.h>
 #include <mstcpip.h>
+#include <ws2ipdef.h>
+#include <mmsystem.h>
+#include <direct.h>
 #include <windows.h>
 #include <socknotify.h>
 

@@ -3,6 +3,7 @@
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
+#include <mmsystem.h>
 #include <stddef.h>
 
 #define IS(a, b) _Static_assert((unsigned long long)(a) == (unsigned long long)(b), #a)
@@ -65,6 +66,16 @@ IS(FD_CONNECT, 16);
 IS(FD_CLOSE, 32);
 IS(FD_MAX_EVENTS, 10);
 IS(sizeof(WSANETWORKEVENTS), 44);
+IS(TF_REUSE_SOCKET, 2);
+IS(sizeof(WSAMSG), 56);
+IS(offsetof(WSAMSG, namelen), 8);
+IS(offsetof(WSAMSG, lpBuffers), 16);
+IS(offsetof(WSAMSG, dwBufferCount), 24);
+IS(offsetof(WSAMSG, Control), 32);
+IS(offsetof(WSAMSG, dwFlags), 48);
+IS(sizeof(SYSTEMTIME), 16);
+IS(offsetof(SYSTEMTIME, wDayOfWeek), 4);
+IS(offsetof(SYSTEMTIME, wMilliseconds), 14);
 IS(sizeof(WSAPOLLFD), 16);
 IS(offsetof(WSAPOLLFD, events), 8);
 IS(offsetof(WSAPOLLFD, revents), 10);

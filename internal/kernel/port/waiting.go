@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/trace"
+	"syscall"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel/fdstate"
@@ -237,3 +238,11 @@ func (p *Port) Blocked(handle uintptr, recv bool) {
 // Closing ends the registration of a raw handle that is about to be closed (G9). A sock.Socket does
 // this by itself.
 func (p *Port) Closing(handle uintptr) { p.sockClosing(nil, handle) }
+
+// Replaced ends the registration and the operations of a sock.Socket, given by its SyscallConn, whose
+// descriptor is about to be another socket.
+func (p *Port) Replaced(c syscall.RawConn, handle uintptr) {
+	if t, ok := c.(*fdstate.FD); ok {
+		p.sockClosing(t, handle)
+	}
+}

@@ -1,0 +1,1 @@
+#include "mmsystem.h"
