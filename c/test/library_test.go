@@ -425,3 +425,37 @@ func TestBenchmarks(t *testing.T) {
 		}
 	})
 }
+
+// socknotify-links makes links for headers in another case, and files for paths with backslashes.
+func TestLinks(t *testing.T) {
+	lib := built(t)
+	need(t, "bash")
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"main.c":      "#include \"SUB\\Foo.H\"\r\n#include \"stdafx.h\"\n#include <WinSOCK2.H>\nint main(void) { return INVALID_SOCKET == foo ? bar : bar + 1; }\n",
+		"StdAfx.h":    "\n",
+		"Sub/foo.h":   "#include \"..\\sub\\bar.h\"\n#define foo 5\n",
+		"Sub/Bar.h":   "#include \"../stdafx.h\"\nenum { bar = -1 };\n",
+		"Sub/Other.h": "#include \"nowhere.h\"\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	headers, err := filepath.Abs("../include/windows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, "", "../socknotify-links", dir, headers)
+	program := compileWith(t, lib, "gcc", filepath.Join(dir, "main.c"), "-I", dir)
+	run(t, "epoll", program)
+	before := command(t, dir, "ls", "-lR")
+	command(t, "", "../socknotify-links", dir, headers)
+	if after := command(t, dir, "ls", "-lR"); after != before {
+		t.Errorf("a second run changes\n%s\nto\n%s", before, after)
+	}
+}
