@@ -43,7 +43,7 @@ void sn_use_objects(const struct sn_objects *functions);
 enum sn_call { SN_RECEIVED, SN_WOULD_SEND, SN_ACCEPTED, SN_CONNECTED_LATER };
 struct sn_watcher {
 	// called is called after a call that has received; that would have blocked, and sends; that has accepted, with the new
-	// socket, or INVALID_SOCKET; and that has begun to connect. It keeps errno and the last error.
+	// socket, or INVALID_SOCKET; and that has begun to connect. It may change errno and the last error.
 	void (*called)(SOCKET s, enum sn_call call, SOCKET accepted);
 	// closing is called before the socket is closed.
 	void (*closing)(SOCKET s);
