@@ -316,6 +316,6 @@ func (o *orderSink) End(_ *transport.Server, err error) {
 	o.got += err.Error()
 	close(o.ended)
 }
-func (o *orderSink) Unsubscribed(_ *transport.Server, topic int) {
-	o.got += "unsubscribed " + o.Topics[topic].Filter() + ", "
+func (o *orderSink) Unsubscribed(_ *transport.Server, filter string) {
+	o.got += "unsubscribed " + filter + ", "
 }

@@ -110,7 +110,7 @@ func (g *Gateway) route() {
 	g.mux.HandleFunc("POST /unsubscribe", g.orders.Serve)
 	g.mux.HandleFunc("GET /push.js", g.serveScript)
 	for path, origins := range map[string][]string{
-		"/events": g.config.Origins, "/poll": g.config.Origins, "/presence": g.config.Origins,
+		"/events": g.config.Origins, "/connection": g.config.Origins, "/poll": g.config.Origins, "/presence": g.config.Origins,
 		"/publish": g.config.PublishOrigins, "/disconnect": g.config.PublishOrigins,
 		"/unsubscribe": g.config.PublishOrigins,
 	} {

@@ -312,10 +312,10 @@ type gatedSink struct {
 	gate  chan struct{} // closed when it is open
 }
 
-func (g *gatedSink) Send(int, *event.Event) bool         { return true }
-func (g *gatedSink) Gap(int, string, event.Span)         {}
-func (g *gatedSink) End(*transport.Server, error)        {}
-func (g *gatedSink) Unsubscribed(*transport.Server, int) {}
+func (g *gatedSink) Send(int, *event.Event) bool            { return true }
+func (g *gatedSink) Gap(int, string, event.Span)            {}
+func (g *gatedSink) End(*transport.Server, error)           {}
+func (g *gatedSink) Unsubscribed(*transport.Server, string) {}
 func (g *gatedSink) Flush(ctx context.Context) error {
 	select {
 	case g.waits <- struct{}{}:

@@ -37,12 +37,25 @@ var ErrNoToken = errors.New("gateway: no token")
 // disconnect.
 var everything = Grant{Read: []string{">"}, Write: []string{">"}, Presence: []string{">"}}
 
+// Rights are the part of a grant that a connection keeps. They are not changed.
+type Rights struct{ Read, Write, Presence []string }
+
 // MayRead reports whether a client may subscribe to a topic.
-func (g *Grant) MayRead(filter string) bool {
+func (g *Rights) MayRead(filter string) bool {
 	if of, ok := event.PresenceOf(filter); ok {
 		return event.Allows(g.Presence, of)
 	}
 	return event.Allows(g.Read, filter)
+}
+
+var allRights = Rights{everything.Read, everything.Write, everything.Presence} // shared by all clients without tokens
+
+// RightsOf returns the rights of a grant.
+func (c *Control) RightsOf(g *Grant) *Rights {
+	if c.Config.Authorize == nil {
+		return &allRights
+	}
+	return &Rights{g.Read, g.Write, g.Presence}
 }
 
 // Permission asks the hook what the sender of a request may do.

@@ -13,6 +13,10 @@ import (
 // ClientHeader is the header of an answer of Server-Sent Events that has the id of the connection.
 const ClientHeader = "Push-Client"
 
+// ExpiresHeader is the header of an answer of Server-Sent Events whose connection can be changed. It
+// has the seconds after which the client expires, or 0.
+const ExpiresHeader = "Push-Expires-In"
+
 // AllowOrigin sets the headers that let pages of other origins use the gateway, if the origin is
 // one of the given ones.
 func AllowOrigin(w http.ResponseWriter, r *http.Request, origins []string) {
@@ -26,7 +30,7 @@ func AllowOrigin(w http.ResponseWriter, r *http.Request, origins []string) {
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", ClientHeader)
+	h.Set("Access-Control-Expose-Headers", ClientHeader+", "+ExpiresHeader)
 	if slices.Contains(origins, origin) { // cookies are not for any origin
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}
@@ -44,15 +48,20 @@ func AllowsOrigin(origins []string, origin string) bool {
 
 // MayPublish reports whether the page that has sent a request may publish. Browsers send a POST of
 // any page, with the cookies of the gateway, and keep only the answer from the page.
-func (c *Config) MayPublish(r *http.Request) bool {
+func (c *Config) MayPublish(r *http.Request) bool { return mayAct(r, c.PublishOrigins) }
+
+// MayChange reports whether the page that has sent a request may change its connection.
+func (c *Config) MayChange(r *http.Request) bool { return mayAct(r, c.Origins) }
+
+func mayAct(r *http.Request, origins []string) bool {
 	origin := r.Header.Get("Origin")
-	if origin != "" && (websocket.SameOrigin(r) || slices.Contains(c.PublishOrigins, origin)) {
+	if origin != "" && (websocket.SameOrigin(r) || slices.Contains(origins, origin)) {
 		return true
 	}
 	if r.Header.Get("Cookie") != "" && r.Header.Get("Authorization") == "" {
 		return false
 	}
-	return origin == "" || slices.Contains(c.PublishOrigins, "*")
+	return origin == "" || slices.Contains(origins, "*")
 }
 
 // AllowsHost reports whether the gateway serves the host of a request.

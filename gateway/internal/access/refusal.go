@@ -26,6 +26,11 @@ func (f *Denial) Error() string { return f.Text }
 
 var ErrRate = errors.New("gateway: more than the rate of a client")
 
+// Later returns the denial of what may work later.
+func Later(err error) *Denial {
+	return &Denial{http.StatusServiceUnavailable, err.Error(), time.Second}
+}
+
 func NotAllowed(topic string) *Denial {
 	return &Denial{Status: http.StatusForbidden, Text: fmt.Sprintf("topic %q: not allowed", topic)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/gateway/internal/stream"
+	"github.com/socknotify/socknotify/gateway/internal/webhook"
 )
 
 // An Ask is a request to subscribe, checked and allowed.
@@ -20,11 +21,12 @@ type Ask struct {
 	Stored bool       // the client wants to know what is stored; a poll does not wait for more
 	ID     uint64     // of the connection
 	hub.Identity
-	Client    string   // for the limits
-	Transport string   // as webhooks name it
-	Write     []string // topics that the client may publish to on its connection
-	Kept      *bool    // set when there is a connection that counts the client out when it ends
-	Extra     any      // what another protocol has besides, such as Mercure's
+	Client    string  // for the limits
+	Transport string  // as webhooks name it
+	Rights    *Rights // what the client may do on its connection
+	Silent    bool    // it may not publish on it, because of the origin of its page
+	Kept      *bool   // set when there is a connection that counts the client out when it ends
+	Extra     any     // what another protocol has besides, such as Mercure's
 }
 
 // JoinTimeout bounds the time that a client takes to get what it has missed.
@@ -100,16 +102,81 @@ func (c *Control) Admit(w http.ResponseWriter, r *http.Request) bool {
 // Introduce gives a request to subscribe the id of its connection, and what its grant says of the
 // client. It reports whether the client's rate allows the request. If not, introduce answers it.
 func (c *Control) Introduce(w http.ResponseWriter, r *http.Request, a *Ask, g *Grant) bool {
-	a.ID, a.User = c.Hub.Clients.NewID(), strings.Clone(g.Subject)
-	a.Client = c.KeyOf(g.Subject, r.RemoteAddr)
-	if !g.Expires.IsZero() {
-		a.Expires = g.Expires.Unix()
-	}
+	a.ID = c.Hub.Clients.NewID()
+	a.know(c, r, g)
 	if wait := c.subscribing.Take(a.Client); wait > 0 {
 		c.Refuse(w, r, &Denial{http.StatusTooManyRequests, ErrRate.Error(), wait})
 		return false
 	}
 	return true
+}
+
+// know notes what a grant says of the client.
+func (a *Ask) know(c *Control, r *http.Request, g *Grant) {
+	a.User, a.Client = strings.Clone(g.Subject), c.KeyOf(g.Subject, r.RemoteAddr)
+	if !g.Expires.IsZero() {
+		a.Expires = g.Expires.Unix()
+	}
+}
+
+// PermitSubscribe returns why a client may not subscribe to one more topic now, or nil.
+func (c *Control) PermitSubscribe(rights *Rights, topic, client string) *Denial {
+	switch wait := c.subscribing.Take(client); {
+	case c.Draining.Load():
+		return Later(ErrDrain)
+	case wait > 0:
+		return &Denial{http.StatusTooManyRequests, ErrRate.Error(), wait}
+	case !rights.MayRead(topic):
+		return NotAllowed(topic)
+	}
+	return nil
+}
+
+// AskSubscribe asks the webhook whether a client may subscribe to a topic. It returns why not, or nil.
+func (c *Control) AskSubscribe(ctx context.Context, q webhook.Request, topic string) *Denial {
+	if c.Hooks == nil || c.Hooks.Subscribe == "" {
+		return nil
+	}
+	q.Channel = topic
+	_, err := c.Hooks.Ask(ctx, c.Hooks.Subscribe, q)
+	return denialOfHook(err)
+}
+
+// Renew looks at the new token of a client, which is that of r, as at a connect. It returns the rights
+// that the client has by it and when it expires, in seconds since 1970 or 0, or why it is refused.
+func (c *Control) Renew(r *http.Request, s *hub.Subscriber, client, transport string) (
+	rights *Rights, expires int64, refused *Denial) {
+	if wait := c.subscribing.Take(client); wait > 0 {
+		return nil, 0, &Denial{http.StatusTooManyRequests, ErrRate.Error(), wait}
+	}
+	g, err := c.Permission(r)
+	if err != nil {
+		return nil, 0, &Denial{Status: http.StatusUnauthorized, Text: "not authorized"}
+	}
+	a := Ask{ID: s.ID, Transport: transport}
+	a.know(c, r, &g)
+	if f := c.Consult(r, &a, nil); f != nil {
+		return nil, 0, f
+	}
+	if a.User != s.User {
+		return nil, 0, &Denial{Status: http.StatusForbidden, Text: "the token is of another user"}
+	}
+	return c.RightsOf(&g), a.Expires, nil
+}
+
+// BeginChange begins a request that changes a connection, as BeginQuestion does.
+func (c *Control) BeginChange(w http.ResponseWriter, r *http.Request) (ctx context.Context, done func(), ok bool) {
+	if !c.enter() {
+		c.Unavailable(w, r, ErrDrain)
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithTimeout(c.Hub.Ctx, JoinTimeout)
+	stop := context.AfterFunc(r.Context(), cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		c.Opening.Done()
+	}, true
 }
 
 var errBusy = errors.New("gateway: too many clients")

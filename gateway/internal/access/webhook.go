@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/socknotify/socknotify/gateway/internal/webhook"
 )
@@ -51,7 +50,7 @@ func denialOfHook(err error) *Denial {
 	case err == nil:
 		return nil
 	case errors.Is(err, webhook.ErrNoAnswer):
-		return &Denial{http.StatusServiceUnavailable, err.Error(), time.Second}
+		return Later(err)
 	default:
 		return &Denial{Status: http.StatusForbidden, Text: err.Error()}
 	}

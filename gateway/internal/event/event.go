@@ -20,10 +20,13 @@ type Event struct {
 		b    []byte
 		id   int // bytes of the line with the id, at the beginning of b
 	}
-	frame struct {
-		once sync.Once
-		p    *websocket.Prepared
-	}
+	frame, tagged frame
+}
+
+// A frame is an event for WebSockets.
+type frame struct {
+	once sync.Once
+	p    *websocket.Prepared
 }
 
 // A Form is a way to write an event.
@@ -33,6 +36,7 @@ const (
 	FormText     Form = iota // Server-Sent Events; data is the event's data
 	FormEnvelope             // Server-Sent Events; data is the JSON of formJSON
 	formJSON                 // an object with topic, id and data
+	formTagged               // that of Tagged
 	formCount
 )
 
@@ -41,9 +45,12 @@ type Envelope struct {
 	Topic string `json:"topic"`
 	ID    string `json:"id,omitempty"` // none for live topics
 	Data  string `json:"data"`
+	For   string `json:"for,omitempty"` // the filter, if that was added to an open connection
 }
 
-func (e *Event) Envelope() Envelope { return Envelope{e.Topic, e.At.String(), string(e.Data)} }
+func (e *Event) Envelope() Envelope {
+	return Envelope{Topic: e.Topic, ID: e.At.String(), Data: string(e.Data)}
+}
 
 // Bytes returns the event in one form.
 func (e *Event) Bytes(f Form) []byte {
@@ -76,14 +83,36 @@ func (e *Event) Body(f Form) []byte {
 
 // Prepared returns the event as a frame.
 func (e *Event) Prepared(s *websocket.Server) *websocket.Prepared {
-	e.frame.once.Do(func() {
-		p, err := s.Prepare(websocket.Text, e.Bytes(formJSON))
-		if err != nil {
-			panic(err) // JSON is UTF-8
-		}
-		e.frame.p = p
-	})
+	e.frame.once.Do(func() { e.frame.prepare(s, e.Bytes(formJSON)) })
 	return e.frame.p
+}
+
+func (f *frame) prepare(s *websocket.Server, b []byte) {
+	p, err := s.Prepare(websocket.Text, b)
+	if err != nil {
+		panic(err) // JSON is UTF-8
+	}
+	f.p = p
+}
+
+// Tagged returns the event as Server-Sent Events without an id, with the filter of the feed that it
+// is of.
+func (e *Event) Tagged(filter string) []byte {
+	x := &e.forms[formTagged]
+	x.once.Do(func() { x.b, _ = sse.Append(nil, sse.Event{Data: string(e.tag(filter))}) })
+	return x.b
+}
+
+// PreparedFor is Tagged as a frame.
+func (e *Event) PreparedFor(s *websocket.Server, filter string) *websocket.Prepared {
+	e.tagged.once.Do(func() { e.tagged.prepare(s, e.tag(filter)) })
+	return e.tagged.p
+}
+
+func (e *Event) tag(filter string) []byte {
+	v := e.Envelope()
+	v.For = filter
+	return Encode(v)
 }
 
 func Encode(v any) []byte {

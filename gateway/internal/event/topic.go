@@ -100,6 +100,26 @@ func Covers(pattern, filter string) bool {
 	}
 }
 
+// Overlap reports whether a topic may match both filters, for clients.
+func Overlap(a, b string) bool {
+	if IsLive(a) != IsLive(b) || IsReserved(a) != IsReserved(b) {
+		return false
+	}
+	for {
+		x, arest, amore := strings.Cut(a, ".")
+		y, brest, bmore := strings.Cut(b, ".")
+		switch {
+		case x == ">" || y == ">":
+			return true // a last word; the other one has one more
+		case x != y && x != "*" && y != "*":
+			return false
+		case !amore || !bmore:
+			return amore == bmore
+		}
+		a, b = arest, brest
+	}
+}
+
 // Allows reports whether one of the patterns of a grant covers filter. A pattern that begins with *
 // stands for durable topics alone, as a filter does; the pattern > covers all topics.
 func Allows(patterns []string, filter string) bool {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -20,6 +21,36 @@ func (c *clientSet) NewID() uint64 { return c.Last.Add(1) }
 
 // Name returns the id of a client, which is not that of another one of any node.
 func (c *clientSet) Name(id uint64) string { return c.Node + "-" + strconv.FormatUint(id, 10) }
+
+// NameOf returns the id of the connection that a client has.
+func (c *clientSet) NameOf(s *Subscriber) string {
+	if b, ok := s.To.(branch); ok {
+		s = b.Root()
+	}
+	return c.Name(s.ID)
+}
+
+// Find returns the client with an id, or nil if it is not connected to this node.
+func (c *clientSet) Find(name string) (found *Subscriber) {
+	id, ok := strings.CutPrefix(name, c.Node+"-")
+	n, err := strconv.ParseUint(id, 10, 64)
+	if !ok || err != nil {
+		return nil
+	}
+	c.Each(func(s *Subscriber) {
+		if s.ID == n {
+			found = s
+		}
+	})
+	return found
+}
+
+// Has reports whether a client is connected.
+func (c *clientSet) Has(s *Subscriber) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.place != 0
+}
 
 // add adds a client, unless it has no id.
 func (c *clientSet) add(s *Subscriber) {

@@ -247,13 +247,6 @@ func (f *Feed) add(s *Subscriber, topic int, after uint64) {
 	s.Topics[topic].slot = int32(len(f.Members))
 }
 
-// remove removes a client, if it is a member.
-func (f *Feed) remove(s *Subscriber, topic int) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	f.drop(s, topic)
-}
-
 // expel removes a client for good, also one that is not a member yet. It reports whether this is
 // the first time.
 func (f *Feed) expel(s *Subscriber, topic int) (first bool) {

@@ -141,8 +141,11 @@ func (h *Hub) Join(ctx context.Context, s *Subscriber, wants []Want) error {
 // Unsubscribe ends a client's subscription to a topic, also one that it joins now. It reports whether
 // this is the first time.
 func (h *Hub) Unsubscribe(s *Subscriber, topic int) (first bool) {
-	first = s.Topics[topic].expel(s, topic)
-	h.changed(s, topic)
+	f := s.Topics[topic].Feed
+	if first = f.expel(s, topic); first {
+		h.changed(s, topic)
+		h.Release(f)
+	}
 	return first
 }
 
@@ -150,11 +153,16 @@ func (h *Hub) Unsubscribe(s *Subscriber, topic int) (first bool) {
 func (h *Hub) Leave(s *Subscriber) {
 	h.Clients.remove(s)
 	for i := range s.Topics {
-		f := s.Topics[i].Feed
-		f.remove(s, i)
-		h.changed(s, i)
-		h.Release(f)
+		h.Unsubscribe(s, i)
 	}
+}
+
+// Wants reports whether a client that has joined was not unsubscribed from one of its topics.
+func (h *Hub) Wants(s *Subscriber, topic int) bool {
+	f := s.Topics[topic].Feed
+	f.Lock()
+	defer f.Unlock()
+	return !s.Topics[topic].gone
 }
 
 // changed says that a client may have joined or left one of its topics.

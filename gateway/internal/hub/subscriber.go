@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/socknotify/socknotify/gateway/internal/event"
 )
@@ -27,10 +28,26 @@ type Subscriber struct {
 // An Identity is what the grant of a client says of it. It is nil for a subscriber without an id.
 type Identity struct {
 	User    string // its subject
-	Expires int64  // seconds since 1970, or 0
+	Expires int64  // seconds since 1970, or 0; accessed atomically once the client has joined
 }
 
 var Anonymous Identity // shared by the clients that have no user and do not expire
+
+// HasExpired reports whether the client's time has ended at now, in seconds since 1970.
+func (i *Identity) HasExpired(now int64) bool {
+	at := atomic.LoadInt64(&i.Expires)
+	return at != 0 && now >= at
+}
+
+// Renew sets when the client's time ends. A client that does not expire stays so.
+func (i *Identity) Renew(expires int64) {
+	if i != &Anonymous {
+		atomic.StoreInt64(&i.Expires, expires)
+	}
+}
+
+// A branch is the sink of a subscriber that belongs to the connection of another one.
+type branch interface{ Root() *Subscriber }
 
 // A subscription is one topic of a client. It is not copied.
 type subscription struct {

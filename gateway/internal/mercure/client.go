@@ -154,7 +154,7 @@ func (s *client) Flush(ctx context.Context) error { return s.conn.Flush(ctx) }
 func (s *client) End(_ *transport.Server, reason error) { s.stream().Close(reason) }
 
 // Unsubscribed implements known. No order has the topic of the updates.
-func (s *client) Unsubscribed(*transport.Server, int) {}
+func (s *client) Unsubscribed(*transport.Server, string) {}
 
 // heartbeat is called when nothing was sent for a time. The position is written while the feed is
 // held, so that no update with a lower one follows.

@@ -151,7 +151,7 @@ func (c *Orders) Send(_ int, e *event.Event) bool {
 // carryOut carries an order out, if it is for a client.
 func (c *Orders) carryOut(o order, s *hub.Subscriber) {
 	switch {
-	case o.User != "" && o.User != s.User, o.Client != "" && o.Client != c.hub.Clients.Name(s.ID):
+	case o.User != "" && o.User != s.User, o.Client != "" && o.Client != c.hub.Clients.NameOf(s):
 	case o.Topic == "":
 		c.transports.End(s, access.ErrKicked)
 	default:

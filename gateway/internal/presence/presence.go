@@ -213,7 +213,7 @@ func present(s *hub.Subscriber) bool {
 }
 
 func (p *Presence) memberOf(s *hub.Subscriber) attendee {
-	return attendee{p.hub.Clients.Name(s.ID), s.User}
+	return attendee{p.hub.Clients.NameOf(s), s.User}
 }
 
 // tell tells the others that a client has joined or left one of its topics, if that has presence and

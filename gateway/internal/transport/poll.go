@@ -227,8 +227,8 @@ func (p *longPoll) End(_ *Server, reason error) {
 }
 
 // Unsubscribed implements known.
-func (p *longPoll) Unsubscribed(_ *Server, topic int) {
-	p.fail(access.NotAllowed(p.Topics[topic].Filter()))
+func (p *longPoll) Unsubscribed(_ *Server, filter string) {
+	p.fail(access.NotAllowed(filter))
 }
 
 // advance notes that the client has an event of the topic.

@@ -21,6 +21,7 @@ func New(config Config, access *access.Control, p *presence.Presence) *Server {
 // Route says which method answers which request.
 func (t *Server) Route(mux *http.ServeMux) {
 	mux.HandleFunc("GET /events", t.Subscribe(t.serveEvents))
+	mux.HandleFunc("POST /connection", t.serveChange)
 	mux.HandleFunc("GET "+socketPath, t.Subscribe(t.serveSocket))
 	mux.HandleFunc("CONNECT "+socketPath, t.Subscribe(t.serveSocket)) // of HTTP/2
 	mux.HandleFunc("GET /poll", t.Subscribe(t.servePoll))
@@ -36,7 +37,7 @@ func (t *Server) Sweep() {
 		case <-ticker.C:
 			now := time.Now().Unix()
 			t.Hub.Clients.Each(func(s *hub.Subscriber) {
-				if s.Expires != 0 && now >= s.Expires {
+				if s.HasExpired(now) {
 					t.End(s, access.ErrExpired)
 				}
 			})

@@ -23,18 +23,20 @@ type socket struct {
 	hub.Subscriber
 	t      *Server
 	conn   *websocket.Conn
-	client string      // for the limits
-	write  []string    // topics that the client may publish to
+	client string // for the limits
+	rights *access.Rights
 	missed atomic.Bool // lost is not nil
+	silent bool        // the client may not publish
 	lost   backlog     // guarded by transports.slow, because events of several topics may come at once
 }
 
 // greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
 // that comes back without having got an event asks for what is after these. Client is the id of the
-// connection.
+// connection, and ExpiresIn the seconds after which its token expires, or 0.
 type greeting struct {
-	Client string   `json:"client"`
-	Last   []string `json:"last"`
+	Client    string   `json:"client"`
+	Last      []string `json:"last"`
+	ExpiresIn int64    `json:"expires_in"`
 	gapMessage
 }
 
@@ -77,7 +79,7 @@ func (t *Server) newSockets() *websocket.Server {
 		OnMessage: t.serveMessage,
 		OnClose: func(c *websocket.Conn, _ error) {
 			if s, ok := c.Value.(*socket); ok {
-				t.Access.Left(&s.Subscriber, "websocket")
+				t.left(&s.Subscriber, "websocket")
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {
@@ -110,12 +112,12 @@ var errComeBack = &websocket.CloseError{Code: websocket.CodeTryAgainLater,
 // openSocket joins the hub.
 func (t *Server) openSocket(c *websocket.Conn, r *http.Request) error {
 	a := access.AskOf(r)
-	s := &socket{t: t, conn: c, client: a.Client, write: a.Write}
+	s := &socket{t: t, conn: c, client: a.Client, rights: a.Rights, silent: a.Silent}
 	s.To = s
 	a.Identify(&s.Subscriber)
 	c.Value = s
 	*a.Kept = true
-	first := greeting{Client: t.Hub.Clients.Name(s.ID), Last: ids(a.Wants)}
+	first := greeting{Client: t.Hub.Clients.Name(s.ID), Last: ids(a.Wants), ExpiresIn: expiresIn(a.Expires)}
 	first.add(a.Gap)
 	c.Write(websocket.Text, event.Encode(first)) // if it fails, OnClose is called
 	if t.Hub.Join(r.Context(), &s.Subscriber, a.Wants) != nil {
@@ -124,8 +126,8 @@ func (t *Server) openSocket(c *websocket.Conn, r *http.Request) error {
 	return nil
 }
 
-// A socketRequest is a message of a client: an event to publish. Ref is a number that the client
-// chooses, and that the answer has.
+// A socketRequest is a message of a client: an event to publish, or a change. Ref is a number that
+// the client chooses, and that the answer has.
 type socketRequest struct {
 	Ref     uint64 `json:"ref"`
 	Publish *struct {
@@ -133,13 +135,15 @@ type socketRequest struct {
 		Data  string `json:"data"`
 		Key   string `json:"key"`
 	} `json:"publish"`
+	change
 }
 
-// A socketAnswer is the answer to a socketRequest, with one of the two.
+// A socketAnswer is the answer to a socketRequest: Error, or what was asked for.
 type socketAnswer struct {
 	Ref       uint64          `json:"ref"`
 	Published *stream.Receipt `json:"published,omitempty"`
-	Error     *socketError    `json:"error,omitempty"`
+	changed
+	Error *socketError `json:"error,omitempty"`
 }
 
 type socketError struct {
@@ -148,10 +152,10 @@ type socketError struct {
 	Retry  int64  `json:"retry,omitempty"` // milliseconds before the next attempt
 }
 
-// serveMessage publishes an event that a client has sent, and answers with its id or with why not.
+// serveMessage does what a client asks for, and answers with the result or with why not.
 func (t *Server) serveMessage(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
 	s := c.Value.(*socket)
-	if s.Expires != 0 && time.Now().Unix() >= s.Expires {
+	if s.HasExpired(time.Now().Unix()) {
 		s.End(t, access.ErrExpired)
 		return nil
 	}
@@ -160,28 +164,73 @@ func (t *Server) serveMessage(c *websocket.Conn, kind websocket.Kind, payload []
 		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "too many messages"}
 	}
 	var q socketRequest
-	if kind != websocket.Text || json.Unmarshal(payload, &q) != nil || q.Publish == nil || q.Ref == 0 {
+	err := json.Unmarshal(payload, &q)
+	changes := q.count()
+	if kind != websocket.Text || err != nil || q.Publish == nil && changes == 0 || q.Ref == 0 {
 		f := &access.Denial{Status: http.StatusBadRequest, Text: "malformed message"}
 		t.Access.Count(f, c.RemoteAddr().String())
 		return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "malformed message"}
 	}
-	answer := socketAnswer{Ref: q.Ref}
-	f := t.Access.Permit(s.write, q.Publish.Topic, s.client)
+	switch {
+	case q.Publish == nil && changes == 1:
+		return s.carryOut(q.Ref, &q.change)
+	case q.Publish == nil || changes > 0:
+		return s.refuse(q.Ref, malformed(errMalformed))
+	}
+	var write []string
+	if !s.silent {
+		write = s.rights.Write
+	}
+	f := t.Access.Permit(write, q.Publish.Topic, s.client)
+	var stored stream.Receipt
 	if f == nil {
-		var stored stream.Receipt
 		from := webhook.NewRequest(t.Hub.Clients.Name(s.ID), "websocket", s.User)
 		stored, f = t.Access.PublishFor(t.Hub.Ctx, from, q.Publish.Topic, []byte(q.Publish.Data), q.Publish.Key)
-		answer.Published = &stored
 	}
 	if f != nil {
-		t.Access.Count(f, c.RemoteAddr().String())
-		answer.Published = nil
-		answer.Error = &socketError{f.Status, f.Text, f.Wait.Milliseconds()}
+		return s.refuse(q.Ref, f)
 	}
-	if c.Write(websocket.Text, event.Encode(answer)) == websocket.ErrQueueFull {
+	return s.answer(socketAnswer{Ref: q.Ref, Published: &stored})
+}
+
+// carryOut makes a change, and answers.
+func (s *socket) carryOut(ref uint64, q *change) error {
+	ctx, cancel := context.WithTimeout(s.t.Hub.Ctx, access.JoinTimeout)
+	defer cancel()
+	var failed error // of the answer
+	began := false
+	c := changer{t: s.t, root: &s.Subscriber, rights: s.rights, client: s.client, transport: "websocket",
+		remote: s.conn.RemoteAddr().String()}
+	c.began = func(r changed) { began, failed = true, s.answer(socketAnswer{Ref: ref, changed: r}) }
+	c.renewed = func(r *access.Rights) { s.rights = r }
+	r, f, err := c.carryOut(ctx, q)
+	switch {
+	case err != nil: // the client was told that it has the topic
+		return errComeBack
+	case f != nil:
+		return s.refuse(ref, f)
+	case began:
+		return failed
+	}
+	return s.answer(socketAnswer{Ref: ref, changed: r})
+}
+
+// refuse answers with a denial.
+func (s *socket) refuse(ref uint64, f *access.Denial) error {
+	s.t.Access.Count(f, s.conn.RemoteAddr().String())
+	return s.answer(socketAnswer{Ref: ref, Error: &socketError{f.Status, f.Text, f.Wait.Milliseconds()}})
+}
+
+func (s *socket) answer(a socketAnswer) error {
+	if s.conn.Write(websocket.Text, event.Encode(a)) == websocket.ErrQueueFull {
 		return errComeBack // the client would wait for the answer
 	}
 	return nil
+}
+
+// give implements trunk.
+func (s *socket) give(e *event.Event, filter string) error {
+	return s.conn.WritePrepared(e.PreparedFor(s.t.Sockets, filter))
 }
 
 // Send implements sink.
@@ -256,6 +305,6 @@ func (s *socket) End(_ *Server, reason error) {
 const codeKicked websocket.Code = 4000 + http.StatusForbidden
 
 // Unsubscribed implements known.
-func (s *socket) Unsubscribed(_ *Server, topic int) {
-	s.conn.Write(websocket.Text, event.Encode(unsubscribedMessage{s.Topics[topic].Filter()}))
+func (s *socket) Unsubscribed(_ *Server, filter string) {
+	s.conn.Write(websocket.Text, event.Encode(unsubscribedMessage{filter}))
 }

@@ -30,7 +30,7 @@ func (t *Server) NewEvents() *sse.Server {
 	return &sse.Server{
 		OnOpen:       t.openEvents,
 		OnHeartbeat:  func(c *sse.Conn) { c.Value.(*eventStream).heartbeat() },
-		OnClose:      func(c *sse.Conn, _ error) { t.Access.Left(&c.Value.(*eventStream).Subscriber, "sse") },
+		OnClose:      func(c *sse.Conn, _ error) { t.left(&c.Value.(*eventStream).Subscriber, "sse") },
 		Heartbeat:    t.Config.Heartbeat,
 		Retry:        t.Config.Retry,
 		MaxQueued:    t.Config.MaxQueued,
@@ -151,24 +151,38 @@ func (s *eventStream) heartbeat() {
 
 var heartbeat = []byte(":\n\n")
 
+// give implements trunk. The id of the stream stays that of the topics of its request.
+func (s *eventStream) give(e *event.Event, filter string) error {
+	return s.stream().WriteShared(e.Tagged(filter))
+}
+
+// tell implements trunk.
+func (s *eventStream) tell(g event.Gap) error { return s.stream().WriteShared(appendGap(nil, g)) }
+
+func (s *eventStream) hasJoined() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joined
+}
+
 // Flush implements sink.
 func (s *eventStream) Flush(ctx context.Context) error { return s.conn.Flush(ctx) }
 
 // End implements known. An EventSource comes back in any case, and is refused when its token is.
 func (s *eventStream) End(t *Server, reason error) {
 	if errors.Is(reason, access.ErrKicked) {
-		s.tell("disconnected", struct{}{})
+		s.say("disconnected", struct{}{})
 	}
 	t.Events.Dismiss(s.conn, reason)
 }
 
 // Unsubscribed implements known.
-func (s *eventStream) Unsubscribed(_ *Server, topic int) {
-	s.tell("unsubscribed", unsubscribedMessage{s.Topics[topic].Filter()})
+func (s *eventStream) Unsubscribed(_ *Server, filter string) {
+	s.say("unsubscribed", unsubscribedMessage{filter})
 }
 
-// tell sends an event of the gateway's own.
-func (s *eventStream) tell(name string, data any) {
+// say sends an event of the gateway's own.
+func (s *eventStream) say(name string, data any) {
 	// JSON has no line breaks, so it can be appended.
 	b, _ := sse.Append(nil, sse.Event{Name: name, Data: string(event.Encode(data))})
 	s.stream().WriteShared(b)

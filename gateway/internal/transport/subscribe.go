@@ -51,13 +51,14 @@ func (t *Server) accept(w http.ResponseWriter, r *http.Request) (a access.Ask, o
 	if !t.Access.Introduce(w, r, &a, &g) {
 		return a, false
 	}
-	if r.URL.Path == socketPath && t.Access.Config.MayPublish(r) {
-		a.Write = g.Write
+	rights := access.Rights{Read: g.Read, Write: g.Write, Presence: g.Presence}
+	if r.URL.Path == socketPath {
+		a.Rights, a.Silent = t.Access.RightsOf(&g), !t.Access.Config.MayPublish(r)
 	}
 	filters := make([]string, len(a.Wants))
 	for i, want := range a.Wants {
 		filters[i] = want.Filter
-		if !g.MayRead(want.Filter) {
+		if !rights.MayRead(want.Filter) {
 			t.Access.Refuse(w, r, access.NotAllowed(want.Filter))
 			return a, false
 		}
@@ -65,6 +66,9 @@ func (t *Server) accept(w http.ResponseWriter, r *http.Request) (a access.Ask, o
 	if f := t.Access.Consult(r, &a, filters); f != nil {
 		t.Access.Refuse(w, r, f)
 		return a, false
+	}
+	if r.URL.Path == "/events" && a.Form == event.FormEnvelope && a.User != "" && a.User == g.Subject {
+		w.Header().Set(access.ExpiresHeader, strconv.FormatInt(expiresIn(a.Expires), 10)) // it may be changed
 	}
 	return a, true
 }
@@ -100,7 +104,7 @@ func (t *Server) parseAsk(r *http.Request) (a access.Ask, err error) {
 		a.Stored = true
 	}
 	for i, topic := range topics {
-		if err := t.checkWanted(r, topic); err != nil {
+		if err := t.checkWanted(topic, r.URL.Path != "/poll"); err != nil {
 			return a, err
 		}
 		p := event.Position{}
@@ -123,13 +127,14 @@ func (t *Server) parseAsk(r *http.Request) (a access.Ask, err error) {
 	return a, nil
 }
 
-// checkWanted reports what is wrong with a topic that a client subscribes to.
-func (t *Server) checkWanted(r *http.Request, topic string) error {
+// checkWanted reports what is wrong with a topic that a client subscribes to. stays says that it does
+// not poll.
+func (t *Server) checkWanted(topic string, stays bool) error {
 	of, ok := event.PresenceOf(topic)
 	switch {
 	case !ok:
 		return event.CheckTopic(topic, true)
-	case r.URL.Path == "/poll":
+	case !stays:
 		return fmt.Errorf("topic %q: not by long polling", topic)
 	}
 	return t.presence.Check(of)

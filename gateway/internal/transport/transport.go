@@ -29,30 +29,37 @@ type Config struct {
 // A Client is the sink of a client with an id.
 type Client interface {
 	hub.Sink
-	End(t *Server, reason error)       // ends the client, because of ErrDrain, ErrExpired or ErrKicked
-	Unsubscribed(t *Server, topic int) // the client gets no further event of the topic
+	End(t *Server, reason error)           // ends the client, because of ErrDrain, ErrExpired or ErrKicked
+	Unsubscribed(t *Server, filter string) // the client gets no further event of the topic
 }
 
 // A Server serves the three ways to subscribe, and the clients that do.
 type Server struct {
-	Config   Config
-	Access   *access.Control
-	Hub      *hub.Hub
-	presence *presence.Presence
-	Events   *sse.Server
-	Sockets  *websocket.Server
-	Polls    pollSet
-	slow     sync.Mutex // guards what the WebSockets were not told
+	Config    Config
+	Access    *access.Control
+	Hub       *hub.Hub
+	presence  *presence.Presence
+	Events    *sse.Server
+	Sockets   *websocket.Server
+	Polls     pollSet
+	additions additionSet
+	slow      sync.Mutex // guards what the WebSockets were not told
 }
 
 // End ends a client, because of ErrDrain, ErrExpired or ErrKicked.
 func (t *Server) End(s *hub.Subscriber, reason error) { s.To.(Client).End(t, reason) }
 
+// left ends a client whose connection is closed.
+func (t *Server) left(s *hub.Subscriber, transport string) {
+	t.Access.Left(s, transport)
+	t.prune(s)
+}
+
 // Unsubscribe ends a client's subscription to a topic, if it has it, and tells it.
 func (t *Server) Unsubscribe(s *hub.Subscriber, filter string) {
 	for i := range s.Topics {
 		if s.Topics[i].Filter() == filter && t.Hub.Unsubscribe(s, i) {
-			s.To.(Client).Unsubscribed(t, i)
+			s.To.(Client).Unsubscribed(t, filter)
 		}
 	}
 }
