@@ -1,6 +1,6 @@
 /** Options of connect. Times are in milliseconds. */
 export interface Options {
-  /** The token of the gateway, or a function that returns it. It is called for each connection. */
+  /** The token of the gateway, or a function that returns it. It is called for each connection, and before its token expires. */
   token?: string | (() => string | Promise<string>) | null
   /** The ways to connect, in the order in which they are tried. */
   transports?: ('websocket' | 'sse' | 'poll')[]

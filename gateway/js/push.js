@@ -8,12 +8,13 @@
 //
 // All subscriptions share one connection: a WebSocket, or else Server-Sent Events, or else long
 // polling. When it is lost, the client goes on at the next node, after the last event of each topic.
+// Topics that open or close change the connection, if the gateway and the way to connect let them.
 
 /** connect returns a client of the nodes, which are addresses such as https://push.example.org. */
 export const connect = (nodes, options = {}) => new Push([nodes].flat(), options)
 
 const defaults = {
-  token: null, // a string, or a function that returns one or a promise of one; called for each connection
+  token: null, // a string, or a function that returns one or a promise of one; called for each connection, and before it expires
   transports: ['websocket', 'sse', 'poll'],
   share: null, // a name: the tabs of this origin that have it share one connection
   retry: 500, // milliseconds before the second attempt in a row; each one doubles it
@@ -26,6 +27,7 @@ const maxTopics = 64 // of one connection, as the gateway has it
 const maxGiven = 1000
 const presencePrefix = '$presence.' // of the topic with who joins and leaves another one
 const maxMessage = 4096 // bytes of a message that the gateway takes in any case
+const changeTime = 60_000 // milliseconds; a connection whose change is not answered is given up
 const ackTime = 10_000 // milliseconds; an event that is not acknowledged is published again, with its key
 
 /** RefusedError is what subscriptions end with if the gateway refuses them for good. */
@@ -260,33 +262,34 @@ class Push {
   #take({ state, client, event, filter, at, gap, error, filters }) {
     if (client) this.client = client
     if (state) this.#enter(state)
-    if (event) this.#give(event, filter)
+    if (event) this.#give(event, filter, filters)
     for (const [f, id] of at ?? []) {
       if (this.#positions.has(f) && id) this.#positions.set(f, id)
     }
     for (const s of [...this.#subscriptions]) {
       if (!this.#subscriptions.has(s)) continue // a handler has closed it
       if (gap && gap.missed.some(m => m.topic === s.topic)) call(s.onGap, gap)
-      if (error && filters.includes(s.topic)) {
+      if (error && filters?.includes(s.topic)) {
         s.close()
         call(s.onError, new RefusedError(error.status, error.text))
       }
     }
   }
 
-  #give(event, filter) {
+  // give gives an event to the subscriptions to some topics. It moves the position of one of them.
+  #give(event, filter, filters) {
     if (event.id) {
       const position = this.#positions.get(filter)
       if (position && !newer(event.id, position)) return // a connection of another tab, or an old one
       if (this.#positions.has(filter)) this.#positions.set(filter, event.id)
       if (this.#given.delete(`${filter} ${event.id}`)) return // as the first of them was closed
       for (const f of this.#filters()) {
-        if (f !== filter && matches(f, event.topic)) this.#given.add(`${f} ${event.id}`)
+        if (f !== filter && filters.includes(f)) this.#given.add(`${f} ${event.id}`)
       }
       if (this.#given.size > maxGiven) this.#given = new Set([...this.#given].slice(maxGiven / 2))
     }
     for (const s of [...this.#subscriptions]) {
-      if (matches(s.topic, event.topic)) this.#hand(s, event)
+      if (filters.includes(s.topic)) this.#hand(s, event)
     }
   }
 
@@ -323,6 +326,7 @@ class Link {
   #best = -1 // index of the first of the transports that has worked
   #present = new Map() // the members of topics, by the topic of their presence
   #publish = null // publishes over the connection, if that is an open WebSocket
+  #connection = null // what is open, or is being opened
 
   constructor(nodes, options, push) {
     this.#nodes = nodes
@@ -336,19 +340,86 @@ class Link {
     if (this.#positions.size) this.#run()
   }
 
-  // want connects again if other topics are wanted, or an older position. wants has pairs of a topic
-  // and a position.
+  // want changes the connection, or connects again, if other topics are wanted, or an older position.
+  // wants has pairs of a topic and a position.
   want(wants) {
     const before = this.#positions
     this.#positions = new Map()
+    const earlier = []
     let changed = before.size !== wants.length
     for (const [f, id] of wants) {
       const at = before.get(f)
       this.#positions.set(f, at === undefined ? id : older(at, id))
-      changed ||= this.#positions.get(f) !== at
+      if (this.#positions.get(f) === at) continue
+      changed = true
+      if (at !== undefined) earlier.push(f)
     }
-    if (changed) this.#run()
+    const c = this.#connection
+    if (changed && !this.#positions.size) this.#run()
+    else if (changed && c?.opening) return // adjust follows
+    else if (changed && !this.#adjust(c, earlier)) this.#run()
     else this.#remind()
+  }
+
+  // adjust makes an open connection have the topics that are wanted. Those of earlier begin again. It
+  // returns false if that needs another connection.
+  #adjust(c, earlier) {
+    if (!c?.change) return false
+    const added = [...this.#positions.keys()].filter(f => !c.has(f) || earlier.includes(f))
+    // Without order, an event that was sent before would be taken for one of the topic that is added.
+    if (!c.ordered && added.some(f => c.had.has(f))) return false
+    for (const f of c.topics()) {
+      if (!this.#positions.has(f) || earlier.includes(f)) this.#drop(c, f)
+    }
+    for (const f of added) this.#add(c, f)
+    return true
+  }
+
+  async #drop(c, filter) {
+    this.#present.delete(filter)
+    c.forget(filter)
+    try {
+      await c.change({ unsubscribe: { topic: filter } })
+    } catch (e) {
+      if (e.status !== 404 && c === this.#connection) this.#run()
+    }
+  }
+
+  async #add(c, filter) {
+    const after = this.#positions.get(filter)
+    const late = { begun: !c.ordered }
+    c.late.set(filter, late)
+    c.had.add(filter)
+    const current = () => c === this.#connection && c.late.get(filter) === late
+    const began = answer => { // before the next message is looked at
+      late.begun = true
+      if (!current()) return
+      told(answer, c)
+      if (c.ordered || !this.#positions.get(filter)) c.tell({ at: [[filter, answer.subscribed.last]] })
+    }
+    try {
+      await c.change({ subscribe: { topic: filter, after } }, began)
+    } catch (e) {
+      if (!current()) return
+      c.late.delete(filter)
+      if (e.retryAfter !== undefined) {
+        await pause(Math.max(e.retryAfter, this.#push.backoff(0)), c.signal).catch(() => {})
+        if (c === this.#connection && !this.#adjust(c, [])) this.#run()
+      } else if (e instanceof RefusedError && ![401, 404].includes(e.status)) {
+        this.#push.tell({ error: { status: e.status, text: e.text }, filters: [filter] })
+      } else this.#run()
+    }
+  }
+
+  // refresh gives the gateway a new token before the connection expires, if it can be had.
+  async #refresh(c, seconds) {
+    while (seconds && typeof this.#options.token === 'function') {
+      await pause(Math.min(seconds * 1000 * (0.6 + 0.2 * Math.random()), 2 ** 31 - 1), c.signal)
+      const { Authorization } = await this.#push.authorization()
+      if (!Authorization || c !== this.#connection) return
+      const { refreshed } = await c.change({ refresh: { token: Authorization.slice('Bearer '.length) } })
+      seconds = refreshed.expires_in
+    }
   }
 
   // remind tells again who is there: only a new connection gets that from the gateway.
@@ -356,7 +427,7 @@ class Link {
     for (const [topic, members] of this.#present) {
       if (!this.#positions.has(topic)) continue
       const data = JSON.stringify({ members: [...members.values()] })
-      this.#push.tell({ event: { topic, id: '', data }, filter: topic })
+      this.#push.tell({ event: { topic, id: '', data }, filter: topic, filters: [topic] })
     }
   }
 
@@ -371,6 +442,7 @@ class Link {
   async #run() {
     this.#attempt?.abort()
     this.#publish = null
+    this.#connection = null
     this.#present.clear()
     const attempt = this.#attempt = new AbortController()
     const { signal } = attempt
@@ -383,6 +455,7 @@ class Link {
         await this.#connect(this.#options.transports[this.#way], signal)
       } catch (e) {
         if (signal.aborted) return
+        this.#connection = null
         if (e instanceof RefusedError && !(e.status === 401 && typeof this.#options.token === 'function')) {
           this.#refused(e)
           return
@@ -390,6 +463,7 @@ class Link {
         wait = e.retryAfter ?? 0
       }
       if (signal.aborted) return
+      this.#connection = null
       this.#push.tell({ state: 'lost' })
       // A proxy may block one of the ways. What the gateway has against a WebSocket, browsers do not say.
       this.#way = this.#opened ? Math.max(this.#best, 0) : (this.#way + 1) % this.#options.transports.length
@@ -413,11 +487,27 @@ class Link {
     const query = new URLSearchParams(filters.map(f => ['topic', f]))
     if (positions.some(p => p)) for (const p of positions) query.append('after', p)
     const headers = await this.#push.authorization()
-    const c = { filters, query, headers, signal, opened: () => this.#up(), tell: what => this.#tell(what) }
+    const asked = new Map(this.#positions)
+    const c = this.#connection = new Connection(filters, signal)
+    const opened = (change = null, expires = 0) => {
+      this.#up()
+      if (!c.opening) return // a poll
+      c.opening = false
+      c.change = change
+      const earlier = filters.filter(f => this.#positions.has(f) && this.#positions.get(f) !== asked.get(f))
+      const same = !earlier.length && filters.length === this.#positions.size && filters.every(f => this.#positions.has(f))
+      if (!same && !this.#adjust(c, earlier)) this.#run()
+      else if (change) this.#refresh(c, expires).catch(() => {}) // it comes back when it has expired
+    }
+    Object.assign(c, { query, headers, opened, authorization: () => this.#push.authorization(), tell: what => this.#tell(what) })
     switch (transport) {
-      case 'websocket': return socket(node, { ...c, publisher: f => { if (!signal.aborted) this.#publish = f } })
+      case 'websocket':
+        c.publisher = f => { if (!signal.aborted) this.#publish = f }
+        return socket(node, c)
       case 'sse': return stream(node, c, this.#options.silence)
-      default: return poll(node, c)
+      default:
+        c.opening = false // it may last until there is an event
+        return poll(node, c)
     }
   }
 
@@ -439,6 +529,36 @@ class Link {
   }
 }
 
+// A Connection has the topics of its request, and those that were added to it. Events of the latter
+// name them.
+class Connection {
+  gone = new Set() // topics of the request that it has no longer
+  late = new Map() // topics that were added; begun says that events are of the last time
+  had
+  change = null // makes a change, if the gateway can, and calls a function with the answer
+  ordered = false // no event of a topic that is added comes before the answer
+  opening = true
+
+  constructor(filters, signal) {
+    this.filters = filters
+    this.signal = signal
+    this.had = new Set(filters)
+  }
+
+  topics() { return [...this.filters.filter(f => !this.gone.has(f)), ...this.late.keys()] }
+
+  has(filter) { return this.late.has(filter) || this.filters.includes(filter) && !this.gone.has(filter) }
+
+  forget(filter) {
+    if (!this.late.delete(filter)) this.gone.add(filter)
+  }
+
+  // positions returns the pairs of a topic and an id that are of this connection.
+  positions(ids) {
+    return this.filters.map((f, i) => [f, ids[i]]).filter(([f]) => !this.gone.has(f))
+  }
+}
+
 // The three ways to connect. Each returns when the gateway has ended the connection, and throws if
 // it was not opened.
 
@@ -451,12 +571,16 @@ const socket = (node, c) => new Promise((resolve, reject) => {
   const sent = acknowledged(s)
   s.onmessage = m => {
     const message = JSON.parse(m.data)
+    if (message.ref) {
+      sent.settle(message)
+      return
+    }
     if (!opened) {
-      c.opened()
+      c.ordered = true
+      c.opened(message.expires_in === undefined ? null : sent.change, message.expires_in)
       c.publisher(sent.publish)
     }
     opened = true
-    if (message.ref) sent.settle(message)
     if (message.unsubscribed) left(message.unsubscribed, c)
     told(message, c)
     if (message.topic) happened(message, c)
@@ -471,7 +595,7 @@ const socket = (node, c) => new Promise((resolve, reject) => {
   }
 })
 
-// acknowledged publishes over a WebSocket, and waits for the gateway's answers.
+// acknowledged sends requests over a WebSocket, and waits for the gateway's answers.
 const acknowledged = s => {
   const waiting = new Map() // by the number of the message
   let ref = 0
@@ -479,28 +603,33 @@ const acknowledged = s => {
     clearTimeout(w.timer)
     w.reject(new Error('push: no answer'))
   }
+  const ask = (text, time, answered) => new Promise((resolve, reject) => {
+    const w = { resolve, reject, answered }
+    const n = ref
+    w.timer = setTimeout(() => {
+      waiting.delete(n)
+      lost(w)
+    }, time)
+    waiting.set(n, w)
+    s.send(text)
+  })
   return {
     publish(event) {
       const text = JSON.stringify({ ref: ++ref, publish: event })
       if (typeof event.data !== 'string' || new TextEncoder().encode(text).length > maxMessage) return null
-      return new Promise((resolve, reject) => {
-        const w = { resolve, reject }
-        const n = ref
-        w.timer = setTimeout(() => {
-          waiting.delete(n)
-          lost(w)
-        }, ackTime)
-        waiting.set(n, w)
-        s.send(text)
-      })
+      return ask(text, ackTime).then(answer => answer.published)
     },
-    settle({ ref, published, error }) {
+    change(what, answered) { return ask(JSON.stringify({ ref: ++ref, ...what }), changeTime, answered) },
+    settle(answer) {
+      const { ref, error } = answer
       const w = waiting.get(ref)
       if (!w) return
       waiting.delete(ref)
       clearTimeout(w.timer)
-      if (published) w.resolve(published)
-      else if (isLater(error.status)) w.reject(Object.assign(new Error(error.text), { retryAfter: error.retry ?? 0 }))
+      if (!error) {
+        w.answered?.(answer)
+        w.resolve(answer)
+      } else if (isLater(error.status)) w.reject(Object.assign(new Error(error.text), { retryAfter: error.retry ?? 0 }))
       else w.reject(new RefusedError(error.status, error.text))
     },
     fail() {
@@ -531,8 +660,22 @@ const stream = async (node, c, silence) => {
     alive()
     const answer = await fetch(`${node}/events?${c.query}`, { headers: c.headers, signal: stop.signal, cache: 'no-store' })
     await check(answer)
-    c.opened()
-    c.tell({ client: answer.headers.get('Push-Client') })
+    const client = answer.headers.get('Push-Client'), expires = answer.headers.get('Push-Expires-In')
+    let last = Promise.resolve() // changes are made one after the other
+    const change = (what, answered) => {
+      const next = last.then(async () => {
+        const headers = what.refresh ? { Authorization: `Bearer ${what.refresh.token}` } : await c.authorization()
+        const changed = await fetch(`${node}/connection?${new URLSearchParams({ client })}`, { method: 'POST', body: JSON.stringify(what), headers, signal: stop.signal })
+        await check(changed)
+        const answer = await changed.json()
+        answered?.(answer)
+        return answer
+      })
+      last = next.catch(() => {})
+      return next
+    }
+    c.opened(expires === null ? null : change, Number(expires))
+    c.tell({ client })
     let text = ''
     const decoder = new TextDecoder()
     for (const reader = answer.body.getReader(); ;) {
@@ -559,13 +702,13 @@ const block = (text, c) => {
     else if (name) fields[name] = value
   }
   const data = fields.data.length ? JSON.parse(fields.data.join('\n')) : null
-  if (fields.event === 'gap') c.tell({ gap: data })
+  if (fields.event === 'gap') tellGap(data, c)
   else if (fields.event === 'unsubscribed') left(data.unsubscribed, c)
   else if (fields.event === 'disconnected') throw new RefusedError(403, 'disconnected')
   else if (data) happened(data, c)
   const [, epoch, sequences] = /^(.*)-([\d.]+)$/.exec(fields.id ?? '') ?? []
   const each = sequences?.split('.') ?? []
-  if (each.length === c.filters.length) c.tell({ at: c.filters.map((f, i) => [f, each[i] === '0' ? '' : `${epoch}-${each[i]}`]) })
+  if (each.length === c.filters.length) c.tell({ at: c.positions(each.map(n => n === '0' ? '' : `${epoch}-${n}`)) })
 }
 
 const poll = async (node, c) => {
@@ -582,13 +725,19 @@ const poll = async (node, c) => {
   }
 }
 
-const happened = (event, c) => {
-  const filter = c.filters.find(f => matches(f, event.topic))
-  if (filter) c.tell({ event: { id: '', ...event }, filter })
+// happened tells of an event. One of a topic that was added is for that; another one is for all topics
+// of the request that match it.
+const happened = ({ for: late, ...event }, c) => {
+  if (late !== undefined && !c.late.get(late)?.begun) return
+  const filters = late !== undefined ? [late] : c.filters.filter(f => !c.gone.has(f) && matches(f, event.topic))
+  if (filters.length) c.tell({ event: { id: '', ...event }, filter: filters[0], filters })
 }
 
 // left tells that the gateway was told to end the subscriptions to a topic.
-const left = (filter, c) => c.tell({ error: { status: 403, text: 'unsubscribed' }, filters: [filter] })
+const left = (filter, c) => {
+  c.forget(filter)
+  c.tell({ error: { status: 403, text: 'unsubscribed' }, filters: [filter] })
+}
 
 // attend notes who is on a topic, by an event of its presence.
 const attend = (members, data) => {
@@ -602,10 +751,15 @@ const attend = (members, data) => {
   return { join, leave }
 }
 
+const tellGap = (gap, c) => {
+  const missed = gap.missed.filter(m => c.late.get(m.topic)?.begun ?? c.has(m.topic))
+  if (missed.length) c.tell({ gap: { ...gap, missed }, at: missed.map(m => [m.topic, m.last]) })
+}
+
 const told = ({ client, last, gap, missed }, c) => {
   if (client) c.tell({ client })
-  if (gap) c.tell({ gap: { reason: gap, missed }, at: missed.map(m => [m.topic, m.last]) })
-  if (last) c.tell({ at: c.filters.map((f, i) => [f, last[i]]) })
+  if (gap) tellGap({ reason: gap, missed }, c)
+  if (last) c.tell({ at: c.positions(last) })
 }
 
 const check = async answer => {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -298,7 +299,7 @@ const teamScript = `
 	globalThis.fetch = (a, o) => { if (String(a).includes('/publish')) posts++; return stock(a, o) }
 	const until = async (what, f) => {
 		for (let i = 0; !f(); i++) {
-			if (i > 6000) { console.log('timed out:', what); process.exit(1) }
+			if (i > 6000) { console.log('timed out:', what, JSON.stringify(globalThis.dump?.())); process.exit(1) }
 			await new Promise(r => setTimeout(r, 10))
 		}
 	}
@@ -399,11 +400,129 @@ func TestClientForTeams(t *testing.T) {
 	runScript(t, teamScript, []string{"websocket", "sse"}, string(all), "--jwt-secret", secret, "--presence", "room")
 }
 
+// changesScript is what TestClientChanges runs, as teamScript; tokens is the secret.
+const changesScript = `
+	import { createHmac } from 'node:crypto'
+	const until = async (what, f) => {
+		for (let i = 0; !f(); i++) {
+			if (i > 6000) { console.log('timed out:', what, JSON.stringify(globalThis.dump?.())); process.exit(1) }
+			await new Promise(r => setTimeout(r, 10))
+		}
+	}
+	const is = (what, got, want) => { if (got !== want) console.log(what, 'is', got, 'and not', want) }
+	const text = o => Buffer.from(JSON.stringify(o)).toString('base64url')
+	const sign = (sub, seconds) => {
+		const signed = text({ alg: 'HS256' }) + '.' + text({ sub, exp: Math.floor(Date.now() / 1000) + seconds,
+			push: { read: ['>'], write: ['>'], presence: ['room.1', 'room.2', 'room.3'] } })
+		return signed + '.' + createHmac('sha256', tokens).update(signed).digest('base64url')
+	}
+	const { connect } = await import(module)
+	const watch = connect(url, { token: sign('watch', 3600), transports: [way] })
+	const moves = []
+	let present = 0
+	for (const n of [1, 2, 3]) {
+		watch.presence('room.' + n, (_, { join, leave }) => {
+			present++
+			if (join) moves.push('+' + n + join.user + join.client)
+			if (leave) moves.push('-' + n + leave.user + leave.client)
+		})
+	}
+	await until('the rosters', () => present >= 3)
+
+	// three topics that open one after the other, with live events in between, and a token that expires
+	let asked = 0
+	const states = [], live = [], gaps = []
+	const push = connect(url, { token: () => { asked++; return sign('alice', 5) }, transports: [way] })
+	push.onState = s => states.push(s)
+	push.subscribe('live.x', e => live.push(e.data))
+	await until('it is open', () => push.state === 'open')
+	const writer = connect(url, { token: sign('writer', 3600), transports: ['sse'] })
+	await new Promise(r => setTimeout(r, 500)) // it may not have joined yet
+	let sent = 0, stop = false
+	const sending = (async () => { while (!stop) { await writer.publish('live.x', String(sent)); sent++ } })()
+	const got = [[], [], []], rooms = []
+	const client = push.client
+	for (const n of [1, 2, 3]) {
+		rooms.push(push.subscribe('room.' + n, e => got[n - 1].push(e.data), { onGap: g => gaps.push(g) }))
+		await until('it has joined ' + n, () => moves.some(m => m.startsWith('+' + n)))
+	}
+	const wild = []
+	globalThis.dump = () => [got, wild, live.length, sent, states, gaps]
+	const all = push.subscribe('room.*', e => wild.push(e.topic + e.data), { after: 'first' })
+	await writer.publish('room.1', 'a')
+	await writer.publish('room.3', 'b')
+	await until('the events', () => got[0].join() === 'a' && got[2].join() === 'b' && wild.length === 2)
+	is('the wildcard has', [...wild].sort().join(), 'room.1a,room.3b')
+	all.close()
+	rooms[1].close()
+	await until('it has left', () => moves.some(m => m.startsWith('-')))
+	is('the moves', moves.join(), ['+1', '+2', '+3', '-2'].map(m => m + 'alice' + client).join())
+	await new Promise(r => setTimeout(r, 8000)) // longer than a token lasts, and the sweep
+	stop = true
+	await sending
+	await until('the live events', () => live.length === sent)
+	is('live events', live.every((x, i) => x === String(i)), true)
+	await writer.publish('room.3', 'c')
+	await until('the end', () => got[2].join() === 'b,c')
+	is('the id', push.client, client)
+	is('the states', states.join(), 'connecting,open')
+	is('the wildcard has', wild.length, 2)
+	is('gaps', gaps.length, 0)
+	if (asked < 3) console.log('the token was asked for', asked, 'times')
+	// again, and one that is refused
+	const again = [], errors = []
+	push.subscribe('room.2', e => again.push(e.data), { after: rooms[1].lastId })
+	push.subscribe('$presence.room.4', () => {}, { onError: e => errors.push(e.status) })
+	await until('an error', () => errors.length === 1)
+	await writer.publish('room.2', 'd')
+	await until('the event', () => again.join() === 'd' && push.state === 'open')
+	await writer.publish('room.1', 'e')
+	await until('the other', () => got[0].join() === 'a,e')
+	if (way === 'websocket') is('the id', push.client, client)
+	push.close()
+
+	// an older gateway
+	const Socket = globalThis.WebSocket
+	if (Socket) globalThis.WebSocket = class extends Socket {
+		set onmessage(f) { this.addEventListener('message', m => f({ data: m.data.replace(/"expires_in":\d+,?/, '').replace(',}', '}') })) }
+	}
+	const stock = fetch
+	globalThis.fetch = async (a, o) => {
+		const answer = await stock(a, o)
+		answer.headers.get = h => h === 'Push-Expires-In' ? null : Headers.prototype.get.call(answer.headers, h)
+		return answer
+	}
+	const old = connect(url, { token: sign('old', 3600), transports: [way] })
+	const one = [], two = []
+	old.subscribe('one', e => one.push(e.data))
+	await until('it is open', () => old.state === 'open' && old.client)
+	const before = old.client
+	old.subscribe('two', e => two.push(e.data))
+	await until('it connects again', () => old.client !== before && old.state === 'open')
+	await writer.publish('one', 'x')
+	await writer.publish('two', 'y')
+	await until('both', () => one.join() === 'x' && two.join() === 'y')
+	old.close()
+	writer.close()
+	watch.close()
+	console.log('done')
+`
+
+// Topics that open and close, and a token that expires, do not end a connection, by the two ways that
+// have one. With an older gateway the client connects again.
+func TestClientChanges(t *testing.T) {
+	key := "a secret of 32 bytes, for a test"
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, []byte(key), 0o600))
+	runScript(t, changesScript, []string{"websocket", "sse"}, strconv.Quote(key),
+		"--jwt-secret", secret, "--presence", "room.*", "--heartbeat", "2s")
+}
+
 // positionsScript is what TestClientPositions runs, as teamScript.
 const positionsScript = `
 	const until = async (what, f) => {
 		for (let i = 0; !f(); i++) {
-			if (i > 6000) { console.log('timed out:', what); process.exit(1) }
+			if (i > 6000) { console.log('timed out:', what, JSON.stringify(globalThis.dump?.())); process.exit(1) }
 			await new Promise(r => setTimeout(r, 10))
 		}
 	}
