@@ -12,6 +12,7 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	crand "crypto/rand"
@@ -24,6 +25,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,7 +34,8 @@ import (
 type Client struct {
 	// Nodes are the addresses of the nodes, such as https://push.example.org. One is required.
 	Nodes []string
-	// Token, if not nil, returns the token of each request.
+	// Token, if not nil, returns the token of each request. It is also called before a subscription's
+	// token expires, so that its connection goes on.
 	Token func(context.Context) (string, error)
 	// HTTP is nil for http.DefaultClient. It must not have a Timeout: an answer to a subscription
 	// has no end.
@@ -145,6 +148,13 @@ func (c *Client) listen(ctx context.Context, node string, s *Subscription, failu
 	}
 	defer answer.Body.Close()
 	*failures = 0
+	var refreshing sync.WaitGroup
+	defer refreshing.Wait()
+	defer cancel(nil)
+	if seconds, _ := strconv.Atoi(answer.Header.Get("Push-Expires-In")); seconds > 0 && c.Token != nil {
+		address := node + "/connection?client=" + url.QueryEscape(answer.Header.Get("Push-Client"))
+		refreshing.Go(func() { c.refresh(ctx, address, seconds) })
+	}
 	if s.OnState != nil {
 		s.OnState(nil)
 	}
@@ -159,6 +169,51 @@ func (c *Client) listen(ctx context.Context, node string, s *Subscription, failu
 			return err
 		}
 	}
+}
+
+// refresh gives a connection a new token before it expires, which is after so many seconds, until ctx
+// is done or that fails. The connection ends at its time then, and there is another one.
+func (c *Client) refresh(ctx context.Context, address string, seconds int) {
+	for seconds > 0 {
+		select {
+		case <-time.After(time.Duration(seconds) * time.Duration(600+rand.IntN(200)) * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+		token, err := c.Token(ctx)
+		if err != nil {
+			return
+		}
+		var q, a struct {
+			Refresh   *refresh `json:"refresh,omitempty"`
+			Refreshed *refresh `json:"refreshed,omitempty"`
+		}
+		q.Refresh = &refresh{Token: token}
+		body, err := json.Marshal(q)
+		if err != nil {
+			return
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+		if err != nil {
+			return
+		}
+		answer, err := c.sendWith(r, token)
+		if err != nil {
+			return
+		}
+		err = json.NewDecoder(answer.Body).Decode(&a)
+		answer.Body.Close()
+		if err != nil || a.Refreshed == nil {
+			return
+		}
+		seconds = a.Refreshed.ExpiresIn
+	}
+}
+
+// A refresh is what a connection is given, or the answer.
+type refresh struct {
+	Token     string `json:"token,omitempty"`
+	ExpiresIn int    `json:"expires_in,omitempty"`
 }
 
 var errSilent = errors.New("gateway: the node is silent")
@@ -314,12 +369,20 @@ func (c *Client) do(ctx context.Context, method, url string, body io.Reader, hea
 
 // send sends a request with the token, and returns an answer that says that it has worked.
 func (c *Client) send(r *http.Request) (*http.Response, error) {
+	if c.Token == nil {
+		return c.sendWith(r, "")
+	}
+	token, err := c.Token(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return c.sendWith(r, token)
+}
+
+// sendWith is send with a token, unless that is empty.
+func (c *Client) sendWith(r *http.Request, token string) (*http.Response, error) {
 	ctx := r.Context()
-	if c.Token != nil {
-		token, err := c.Token(ctx)
-		if err != nil {
-			return nil, err
-		}
+	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	answer, err := cmp.Or(c.HTTP, http.DefaultClient).Do(r)

@@ -221,6 +221,29 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A connection outlives its token, because the client gives it a new one.
+func TestRefresh(t *testing.T) {
+	all := nodes(t, 1, gateway.Config{Authorize: func(r *http.Request) (gateway.Grant, error) {
+		if gateway.Token(r) == "" {
+			return gateway.Grant{}, gateway.ErrNoToken
+		}
+		return gateway.Grant{Read: []string{"a"}, Write: []string{"a"}, Subject: "alice", Expires: time.Now().Add(3 * time.Second)}, nil
+	}})
+	var asked atomic.Int64
+	c := &client.Client{Nodes: []string{all[0].URL}, Retry: time.Millisecond,
+		Token: func(context.Context) (string, error) { return fmt.Sprint("token ", asked.Add(1)), nil }}
+	x := subscribe(t, c, &client.Subscription{Topics: []string{"a"}})
+	<-x.opened
+	time.Sleep(6 * time.Second) // twice as long as a token lasts
+	publish(t, c, "a", "1")
+	if e := <-x.events; e.Data != "1" {
+		t.Errorf("got %+v", e)
+	}
+	if n := len(x.opened); n != 0 || asked.Load() < 4 {
+		t.Errorf("%d connections more, the token was asked for %d times", n, asked.Load())
+	}
+}
+
 // An error of OnEvent ends the subscription, before the event.
 func TestHandlerFails(t *testing.T) {
 	all := nodes(t, 1, gateway.Config{})
