@@ -46,7 +46,8 @@ type Config struct {
 	// Publish fails with that for durable topics, instead of waiting for JetStream.
 	StoreError func() error
 	// Authorize says what the sender of a request may do. nil allows everything. It may be called
-	// concurrently.
+	// concurrently. For a connection that gets a new token it is called with a request for /socket
+	// that has that token in the header Authorization, and nothing else.
 	Authorize func(*http.Request) (Grant, error)
 	// Origins are the origins, such as https://example.org, whose pages may use the gateway from
 	// browsers, besides the gateway's own. "*" allows all, without cookies.

@@ -21,7 +21,7 @@ import (
 )
 
 // A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket,
-// /poll, /publish, /healthz and /readyz, and those of Mercure's protocol if Config.Mercure enables
+// /poll, /connection, /publish, /healthz and /readyz, and those of Mercure's protocol if Config.Mercure enables
 // it. A program serves it by a park.HTTPServer, so that connections between requests are parked
 // too. Its methods may be called concurrently.
 type Gateway struct {
