@@ -178,6 +178,14 @@ func TestHTTP2(t *testing.T) {
 		if got := socket.next(t); !strings.Contains(got, "to the socket") {
 			t.Errorf("the WebSocket got %s", got)
 		}
+		must(t, wsutil.WriteClientText(socket, []byte(`{"ref":1,"subscribe":{"topic":"added"}}`)))
+		if got := socket.next(t); !strings.Contains(got, `"subscribed"`) {
+			t.Errorf("a change is answered with %s", got)
+		}
+		c.open("POST", "/publish?topic=added", strings.NewReader("to the topic"))
+		if got := socket.next(t); !strings.Contains(got, `"for":"added"`) {
+			t.Errorf("of the topic that was added, the WebSocket got %s", got)
+		}
 		c.open("POST", "/publish?topic=p", strings.NewReader("to the poll"))
 		if got := <-polled; !strings.Contains(got, "to the poll") {
 			t.Errorf("the poll got %s", got)
