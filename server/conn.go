@@ -187,6 +187,13 @@ func (c *connection) Context() context.Context { return c.in.Context() }
 // the peer's certificates. It is nil on a connection without TLS.
 func (c *connection) TLS() *tls.ConnectionState { return c.in.TLS() }
 
+// DropCertificates forgets the certificates of the peer, which cost some kilobytes of memory as long
+// as the connection lives. A handler's Open calls it when it has taken from [Conn.TLS] what the
+// program needs of them, such as a name. Afterwards the PeerCertificates and VerifiedChains of
+// Conn.TLS are nil. It does nothing on a connection that crypto/tls keeps (see Server.CryptoTLS),
+// and on one without TLS.
+func (c *connection) DropCertificates() { c.in.DropCertificates() }
+
 // Preamble returns what Server.Preamble has found at the begin of the connection: the zero Preamble
 // if there was no header.
 func (c *connection) Preamble() Preamble { return Preamble(c.in.Preamble()) }

@@ -161,6 +161,63 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
+// With SilentIsIdle a connection is closed whose peer sends nothing, although the server writes to it, and one whose
+// peer sends is not.
+func TestSilentIsIdle(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second, SilentIsIdle: true}
+		clock := testclock.Install(t)
+		peer := connect(s)
+		sc := h.conn(1)
+		echoes(t, peer, "x")
+		for range 10 { // in all more than the timeout
+			echoes(t, peer, "x")
+			clock.Advance(250 * time.Millisecond)
+		}
+		if n := s.Stats().Conns; n != 1 {
+			t.Fatalf("%d connections, of which one sends", n)
+		}
+		for range await.Attempts(t, "the silent connection ends") {
+			if _, err := sc.Write([]byte("ping")); err != nil {
+				break
+			}
+			clock.Advance(250 * time.Millisecond)
+		}
+		h.wantCause(1, server.ErrIdle)
+		if n := s.Stats().TimedOut.Idle; n != 1 {
+			t.Errorf("%d were idle", n)
+		}
+	})
+}
+
+// With SilentIsIdle bytes that are queued, few enough that the server still receives, do not extend the time; and a
+// server that receives nothing because of its queue does not take the peer for silent.
+func TestSilentIsIdleQueue(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		for name, c := range map[string]struct {
+			most int
+			want error
+		}{
+			"less than half": {64 << 20, server.ErrIdle},
+			"more than half": {1 << 20, server.ErrSlow},
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := &handler{t: t}
+				s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second, SilentIsIdle: true,
+					WriteTimeout: time.Minute, MaxQueued: c.most}
+				passing(t)
+				dial(t, start(t, s))
+				sc := h.conn(1)
+				for err := error(nil); err == nil && sc.Queued() < 768<<10; { // the timeout may be faster
+					_, err = sc.Write(make([]byte, 16<<10))
+				}
+				h.wantCause(1, c.want)
+			})
+		}
+	})
+}
+
 // A connection whose peer takes no queued bytes is closed after WriteTimeout, before Close and after it.
 func TestWriteTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {

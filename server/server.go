@@ -122,6 +122,11 @@ type Server[S any] struct {
 	// hijacked, or while bytes are queued. See also Conn.SetIdleTimeout. Timeouts may expire about
 	// 0.1 s late.
 	IdleTimeout time.Duration
+	// SilentIsIdle makes IdleTimeout count only what is received. A peer that sends nothing is then
+	// closed although the server writes to it, such as a device that hangs while its system still
+	// acknowledges what it is sent. Queued bytes do not extend the time, unless the server receives
+	// nothing because of them: while more than half of MaxQueued is in use, or a Stream is sent.
+	SilentIsIdle bool
 	// WriteTimeout closes a connection whose peer has not taken any of the queued bytes for this
 	// time; 0 means 10 s, and a negative time never, except after Conn.Close, where it means 5 s.
 	// See also Conn.SetWriteTimeout.

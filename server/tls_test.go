@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -521,5 +522,40 @@ func TestTLSReadEmptyBuffer(t *testing.T) {
 		expect(t, c, "helloworld")
 		c.CloseWrite()
 		expectEnd(t, c, io.EOF)
+	})
+}
+
+// DropCertificates forgets the client's certificates and nothing else, and does nothing without TLS, and where
+// crypto/tls keeps the connection.
+func TestDropCertificates(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		for _, kept := range []bool{false, true} {
+			var before, after *tls.ConnectionState
+			h := &handler{t: t, open: func(c conn) error {
+				before = c.TLS()
+				c.DropCertificates()
+				after = c.TLS()
+				return nil
+			}}
+			s := &srv{Handler: h, Backend: backend, CryptoTLS: kept, TLSConfig: &tls.Config{ClientAuth: tls.RequireAnyClientCert}}
+			addr, config := startTLS(t, s)
+			config.Certificates = s.TLSConfig.Certificates
+			c := dialTLS(t, addr, config)
+			echoes(t, c, "hello")
+			if len(before.PeerCertificates) != 1 || (len(after.PeerCertificates) == 1) != kept {
+				t.Errorf("CryptoTLS %v: %d certificates, and then %d", kept, len(before.PeerCertificates), len(after.PeerCertificates))
+			}
+			if after.Version != before.Version || after.CipherSuite != before.CipherSuite || !after.HandshakeComplete {
+				t.Errorf("%+v, and then %+v", before, after)
+			}
+			ours, err := after.ExportKeyingMaterial("label", nil, 32)
+			must(t, err)
+			state := c.ConnectionState()
+			if theirs, err := state.ExportKeyingMaterial("label", nil, 32); err != nil || !bytes.Equal(ours, theirs) {
+				t.Error("another key is exported", err)
+			}
+		}
+		h := &handler{t: t, open: func(c conn) error { c.DropCertificates(); return nil }}
+		echoes(t, dial(t, start(t, &srv{Handler: h, Backend: backend})), "hello")
 	})
 }

@@ -32,7 +32,7 @@ func New(valid time.Duration, hosts ...string) (cert tls.Certificate, trust *x50
 		NotBefore:             from,
 		NotAfter:              from.Add(valid),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // the second is for those of Issue
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
@@ -54,6 +54,32 @@ func New(valid time.Duration, hosts ...string) (cert tls.Certificate, trust *x50
 	trust = x509.NewCertPool()
 	trust.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, trust, nil
+}
+
+// Issue returns the certificate of a client with a name, which an authority of New has issued.
+func Issue(authority tls.Certificate, valid time.Duration, name string) (cert tls.Certificate, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return cert, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return cert, err
+	}
+	from := time.Now().Add(-time.Hour)
+	t := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    from,
+		NotAfter:     from.Add(valid),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, authority.Leaf, &key.PublicKey, authority.PrivateKey)
+	if err != nil {
+		return cert, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 // PEM returns a certificate of New and its key in PEM format.

@@ -68,6 +68,17 @@ func newState(state tls.ConnectionState) State {
 		unsafe.SliceData(local), len(local)})}
 }
 
+// WithoutPeer returns the State without the peer's certificates, and what comes with them.
+func (s *State) WithoutPeer() State {
+	if s.whole == nil {
+		return *s
+	}
+	state := *s.whole
+	state.PeerCertificates, state.VerifiedChains, state.OCSPResponse = nil, nil, nil
+	state.SignedCertificateTimestamps = nil
+	return newState(state)
+}
+
 // Unpack returns what the State was made of.
 func (s *State) Unpack() (state tls.ConnectionState) {
 	switch {

@@ -84,7 +84,7 @@ var own = map[string]map[string]string{
 	"server.Server": {
 		"Handler": "called", "Preamble": "called", "OnStart": "called",
 		"Workers": "its goroutines", "Shards": "its ports", "BufferSize": "its buffers",
-		"MaxQueuedTotal": "of all peers", "KeepAlive": "as in net.ListenConfig",
+		"SilentIsIdle": "what IdleTimeout counts", "MaxQueuedTotal": "of all peers", "KeepAlive": "as in net.ListenConfig",
 		"KeepAliveConfig": "as in net.ListenConfig", "MaxHandshakes": "TLS", "CryptoTLS": "TLS", "StuckAfter": "its goroutines",
 	},
 	"server.Stats": {

@@ -60,6 +60,12 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
+func (c *Conn) DropCertificates() {
+	if t := c.tls(); t != nil {
+		t.dropPeer()
+	}
+}
+
 func (c *Conn) TLS() *tls.ConnectionState {
 	t := c.tls()
 	if t == nil {

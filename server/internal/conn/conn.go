@@ -136,6 +136,7 @@ type secure interface {
 	hijack(h *hijacked) net.Conn // with all locks held
 	resume()                     // takes the connection back, with all locks held
 	state() tls.ConnectionState
+	dropPeer() // forgets the peer's certificates, unless there is a stack
 }
 
 // A link leads from a connection to what it belongs to. Plain connections have that of their
@@ -234,6 +235,13 @@ func (c *Conn) lingerLimit() time.Duration {
 		return limit
 	}
 	return lingerTime
+}
+
+// sent notes the time of a write, for IdleTimeout.
+func (c *Conn) sent() {
+	if s := c.shared(); !s.SilentIsIdle {
+		c.touch(uint32(s.Wheel.Now()))
+	}
 }
 
 // touch notes the time of a notification or a write, for IdleTimeout.

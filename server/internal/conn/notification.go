@@ -61,7 +61,9 @@ func (o *Owner) handleOther(nt *socknotify.Notification[*Key], now uint32) (_ *C
 		return nil, false // the owner enables the registration again
 	}
 	nt.Key = c.Key()
-	if nt.Kind() != socknotify.KindPosted { // a timer is no activity
+	// A timer is no activity. With SilentIsIdle neither is room to write, unless nothing was received before.
+	if nt.Kind() != socknotify.KindPosted &&
+		(!o.shared.SilentIsIdle || nt.Events&socknotify.EventIn != 0 || word&wFull != 0) {
 		c.touch(now)
 	}
 	return c, o.events(c, nt.Events, word)

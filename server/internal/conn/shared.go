@@ -26,6 +26,7 @@ type Options struct {
 	ReadRate         serving.Rate
 	WriteRate        serving.Rate
 	IdleTimeout      time.Duration
+	SilentIsIdle     bool
 	ReadTimeout      time.Duration
 	WriteTimeout     time.Duration
 	HandshakeTimeout time.Duration

@@ -123,14 +123,19 @@ func (c *Conn) isStalled(a *alarm, word uint32) bool {
 	return true
 }
 
-// isIdle reports whether nothing was received or written for too long. The lock is held.
+// isIdle reports whether nothing was received or written for too long, or with SilentIsIdle nothing
+// was received. The lock is held.
 func (c *Conn) isIdle(a *alarm, word uint32) bool {
 	limit := c.idleLimit()
 	if limit == 0 || word&wClosing != 0 {
 		return false
 	}
 	from := c.active.Load()
-	if word&(wOwned|wPaused|wNoIn) != 0 || word&(wOut|wNoOut) == wOut {
+	sending := word&(wOut|wNoOut) == wOut
+	if c.shared().SilentIsIdle {
+		sending = sending && word&(wFull|wHijacked|wEOF) != 0 // nothing is received then
+	}
+	if word&(wOwned|wPaused|wNoIn) != 0 || sending {
 		from = uint32(a.wheel.Now())
 		c.touch(from)
 	}

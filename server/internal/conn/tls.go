@@ -132,6 +132,15 @@ func (t *tlsConn) state() tls.ConnectionState {
 	return agreed.Unpack()
 }
 
+// dropPeer forgets the peer's certificates, unless crypto/tls or a hijacker has the connection.
+func (t *tlsConn) dropPeer() {
+	t.conn.mu.Lock()
+	defer t.conn.mu.Unlock()
+	if t.stack == nil {
+		t.agreed = t.agreed.WithoutPeer()
+	}
+}
+
 // Read decrypts the records that have arrived, as far as b has room.
 func (t *tlsConn) Read(b []byte) (n int, err error) {
 	c := t.conn

@@ -17,7 +17,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	// output.shut need not be looked at, because it implies wOut.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated &&
 		len(b) > 0 && len(b) <= maxHeld {
-		c.touch(uint32(c.shared().Wheel.Now()))
+		c.sent()
 		if n, err = c.sendSocket(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil
@@ -107,7 +107,7 @@ func (c *Conn) mayWrite() error {
 	if word&(wGrace|wReceived) == wGrace|wReceived {
 		c.EndGrace() // this write answers the first request
 	}
-	c.touch(uint32(c.shared().Wheel.Now()))
+	c.sent()
 	return nil
 }
 
