@@ -56,12 +56,14 @@ func Enable[K comparable](
 	return Registration[K]{Conn: conn, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
 }
 
-// Disable returns an OpDisable registration of a connection, listener or [sock.Socket].
+// Disable returns an OpDisable registration of a connection, listener or [sock.Socket]. The type of
+// the port's keys must be named: Disable[*client](c).
 func Disable[K comparable](conn syscall.Conn) Registration[K] {
 	return Registration[K]{Conn: conn, Op: OpDisable}
 }
 
-// Remove returns an OpRemove registration of a connection, listener or [sock.Socket].
+// Remove returns an OpRemove registration of a connection, listener or [sock.Socket]. The type of
+// the port's keys must be named: Remove[*client](c).
 func Remove[K comparable](conn syscall.Conn) Registration[K] {
 	return Registration[K]{Conn: conn, Op: OpRemove}
 }

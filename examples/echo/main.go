@@ -11,8 +11,7 @@ import (
 type conn = *net.TCPConn
 
 func arm(c conn) sn.Registration[conn] {
-	return sn.Registration[conn]{Conn: c, Key: c, Op: sn.OpEnable,
-		Filter: sn.EventIn, Trigger: sn.TriggerLevel | sn.TriggerOneShot}
+	return sn.Enable(c, c, sn.EventIn, sn.TriggerLevel|sn.TriggerOneShot)
 }
 
 func serve(port *sn.Port[conn]) {
@@ -31,7 +30,7 @@ func serve(port *sn.Port[conn]) {
 			}
 			reg := arm(nt.Key)
 			if k, err := nt.Key.Read(buf); err != nil { // after EventIn one Read does not block
-				reg.Op = sn.OpRemove
+				reg = sn.Remove[conn](nt.Key)
 			} else {
 				nt.Key.Write(buf[:k])
 			}
