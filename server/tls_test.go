@@ -530,11 +530,11 @@ func TestTLSReadEmptyBuffer(t *testing.T) {
 func TestDropCertificates(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, kept := range []bool{false, true} {
-			var before, after *tls.ConnectionState
+			states := make(chan *tls.ConnectionState, 2)
 			h := &handler{t: t, open: func(c conn) error {
-				before = c.TLS()
+				states <- c.TLS()
 				c.DropCertificates()
-				after = c.TLS()
+				states <- c.TLS()
 				return nil
 			}}
 			s := &srv{Handler: h, Backend: backend, CryptoTLS: kept, TLSConfig: &tls.Config{ClientAuth: tls.RequireAnyClientCert}}
@@ -542,6 +542,7 @@ func TestDropCertificates(t *testing.T) {
 			config.Certificates = s.TLSConfig.Certificates
 			c := dialTLS(t, addr, config)
 			echoes(t, c, "hello")
+			before, after := <-states, <-states
 			if len(before.PeerCertificates) != 1 || (len(after.PeerCertificates) == 1) != kept {
 				t.Errorf("CryptoTLS %v: %d certificates, and then %d", kept, len(before.PeerCertificates), len(after.PeerCertificates))
 			}
