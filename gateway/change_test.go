@@ -495,7 +495,7 @@ func TestChangeEvents(t *testing.T) {
 			t.Errorf("%d %+v", status, m)
 		}
 	}
-	until(t, "nobody is present", func() bool { return len(b.present("room.1", backendToken(t)...)) == 0 })
+	until(t, "the roster is empty", func() bool { return len(b.present("room.1", backendToken(t)...)) == 0 })
 	a.publish("b", "unwanted")
 	a.publish("a", "unwanted")
 	if status, _ := a.change(id, `{"subscribe":{"topic":"d"}}`, alice...); status != 200 {
