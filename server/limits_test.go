@@ -206,11 +206,19 @@ func TestSilentIsIdleQueue(t *testing.T) {
 				h := &handler{t: t}
 				s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second, SilentIsIdle: true,
 					WriteTimeout: time.Minute, MaxQueued: c.most}
-				passing(t)
+				clock := testclock.Install(t)
 				dial(t, start(t, s))
 				sc := h.conn(1)
-				for err := error(nil); err == nil && sc.Queued() < 768<<10; { // the timeout may be faster
-					_, err = sc.Write(make([]byte, 16<<10))
+				for sc.Queued() < 768<<10 {
+					if _, err := sc.Write(make([]byte, 16<<10)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range await.Attempts(t, "the connection ends") {
+					if s.Stats().Conns == 0 {
+						break
+					}
+					clock.Advance(25 * time.Millisecond)
 				}
 				h.wantCause(1, c.want)
 			})
