@@ -49,9 +49,9 @@ func (hc *httpConn) parkSilent() bool {
 		return false
 	}
 	srv, l := hc.in.server.Server, hc.in
-	limit := cmp.Or(max(srv.ReadHeaderTimeout, 0), max(srv.ReadTimeout, 0), -1)
+	limit := cmp.Or(srv.ReadHeaderTimeout, srv.ReadTimeout) // as net/http; there is none if it is 0 or negative
 	if secure {
-		limit = cmp.Or(handshakeTimeout(srv), -1)
+		limit = handshakeTimeout(srv)
 	}
 	if !l.hold(hc) {
 		return false

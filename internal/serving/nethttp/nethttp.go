@@ -17,7 +17,7 @@ import (
 // ErrBodyUnread is that of package park.
 var ErrBodyUnread = errors.New("park: the body of the request was not read to its end")
 
-// Hijack is Hijack, and returns what was received after the request, too.
+// Hijack calls the Hijack method of a response, and also returns what was received after the request.
 func Hijack(w http.ResponseWriter) (conn net.Conn, rw *bufio.ReadWriter, early []byte, err error) {
 	conn, rw, err = http.NewResponseController(w).Hijack()
 	if err == nil && rw != nil {
@@ -27,7 +27,7 @@ func Hijack(w http.ResponseWriter) (conn net.Conn, rw *bufio.ReadWriter, early [
 	return conn, rw, early, err
 }
 
-// TakeOver is hijack for a connection that needs no session of an HTTPServer any more. It fails with
+// TakeOver is Hijack for a connection that needs no session of an HTTPServer any more. It fails with
 // ErrBodyUnread, and has done nothing then, if what was received may begin with a body.
 func TakeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
 	if hasBodyLeft(Innermost(w)) {
@@ -76,10 +76,10 @@ func Innermost(w http.ResponseWriter) http.ResponseWriter {
 }
 
 // IsResponse reports whether w is net/http's own ResponseWriter for HTTP/1.
-func IsResponse(w http.ResponseWriter) bool { return IsOfHTTP(w, "response") }
+func IsResponse(w http.ResponseWriter) bool { return isOfHTTP(w, "response") }
 
-// IsOfHTTP reports whether v points to a value of the type of net/http that has the name.
-func IsOfHTTP(v any, name string) bool {
+// isOfHTTP reports whether v points to a value of the type of net/http that has the name.
+func isOfHTTP(v any, name string) bool {
 	t := reflect.TypeOf(v)
 	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "net/http" &&
 		t.Elem().Name() == name
@@ -113,7 +113,7 @@ func Pointed(v reflect.Value) reflect.Value {
 // not net/http's own. That has the connection in an embedded field, and what was read ahead in
 // another.
 func ConnBelow(body io.ReadWriteCloser) net.Conn {
-	if !IsOfHTTP(body, "readWriteCloserBody") {
+	if !isOfHTTP(body, "readWriteCloserBody") {
 		return nil
 	}
 	field := reflect.ValueOf(body).Elem().FieldByName("ReadWriteCloser")
