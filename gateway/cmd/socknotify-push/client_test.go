@@ -356,18 +356,18 @@ const teamScript = `
 
 	// orders
 	const order = path => stock(url + path, { method: 'POST', headers: { Authorization: 'Bearer ' + tokens.backend } })
-	const ended = [], others = []
-	push.subscribe('b', () => {}, { onError: e => ended.push('b ' + e.status) })
-	push.subscribe('c', e => others.push(e.data), { onError: e => ended.push('c ' + e.status) })
-	await until('it is connected', () => push.state === 'open')
-	await new Promise(r => setTimeout(r)) // the change of topics is under way
-	await until('it is connected again', () => push.state === 'open')
+	const ended = [], ofB = [], ofC = []
+	await writer.publish('b', 'first')
+	await writer.publish('c', 'first')
+	push.subscribe('b', e => ofB.push(e.data), { after: 'first', onError: e => ended.push('b ' + e.status) })
+	push.subscribe('c', e => ofC.push(e.data), { after: 'first', onError: e => ended.push('c ' + e.status) })
+	await until('the gateway has both topics', () => ofB.length === 1 && ofC.length === 1)
 	is('unsubscribe', (await order('/unsubscribe?topic=b&client=' + push.client)).status, 202)
 	await until('b has ended', () => ended.length === 1)
 	is('the end', ended[0], 'b 403')
 	await until('it is connected', () => push.state === 'open')
 	await writer.publish('c', 'still')
-	await until('c goes on', () => others.length === 1)
+	await until('c goes on', () => ofC.length === 2)
 	is('disconnect', (await order('/disconnect?user=alice')).status, 202)
 	await until('all has ended', () => ended.includes('c 403'))
 	await until('it stays away', () => push.state === 'idle')
