@@ -78,6 +78,8 @@ var houses = []house{
 			"gateway": {"."}, "gateway/internal/keys": {"."}, // ErrInvalid
 			"gateway/cmd/socknotify-push": {"debug", "metrics/prometheus"},
 		}},
+	{name: "Caddy's modules", packages: []string{"caddy/..."}, imports: []string{"park", "metrics' types"},
+		exceptions: map[string][]string{"caddy": {"."}}}, // ErrInvalid
 	{name: "C library", packages: []string{"c/..."}, exceptions: map[string][]string{
 		// A completion of an overlapped call is posted with a kind of its own, which the port has and its façade has not.
 		"c": {".", "overlapped", "sock", "internal/kernel/port", "internal/kernel/backend"},
