@@ -32,12 +32,12 @@ func threads(t *testing.T) int {
 	return len(entries)
 }
 
-// spareThreads has the runtime make threads, which it keeps: what it needs on a busy machine for reasons of its
-// own it takes from them.
+// spareThreads has the runtime make threads, which it keeps. What it needs on a busy machine for reasons of its own, such as
+// one for each of GOMAXPROCS, it takes from them.
 func spareThreads(t *testing.T) {
 	t.Helper()
 	var blocked sync.WaitGroup
-	for range 8 {
+	for range runtime.GOMAXPROCS(0) + 8 {
 		blocked.Go(func() {
 			wait := syscall.Timespec{Nsec: 50e6}
 			syscall.Nanosleep(&wait, nil) // a system call that holds its thread

@@ -21,6 +21,7 @@ import (
 	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/idling"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -49,6 +50,7 @@ func idleTopic(i int) string { return fmt.Sprint("idle.", i) }
 // belongs to the process, however many clients it has: up to 58 bytes of each are stacks, and up to
 // 32 are results of searches for subscribers that nats-server caches, 256 to 1,024 of them.
 func TestIdleMemory(t *testing.T) {
+	long.Only(t, "it makes thousands of connections, seven times")
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
 	}
@@ -62,9 +64,6 @@ func TestIdleMemory(t *testing.T) {
 		{"events", 1200}, {"events own", 1900}, {"socket", 1300}, {"socket compressed", 1300},
 		{"events tls", 1900}, {"socket tls", 2000}, {"goroutine", 1 << 20},
 	} {
-		if testing.Short() && c.limit > 2000 {
-			continue
-		}
 		u := idling.Measure(t, c.kind, c.kind)
 		t.Logf("%s: %.0f live bytes for each of %d clients, %d of them stack; RSS %d", c.kind, u.Live(), idling.Conns,
 			u.Stack/int64(idling.Conns), u.RSS/int64(idling.Conns))

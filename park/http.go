@@ -60,9 +60,9 @@ type HTTPServer struct {
 	// CryptoTLS keeps a *tls.Conn for each TLS connection. Otherwise they are as those of TLSServer,
 	// except for protocols in Server.TLSNextProto and for HTTP/2 without the field HTTP2.
 	CryptoTLS bool
-	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
-	// connections are not parked between requests. 0 means half a second; with a negative value there is none, and
-	// connections are parked immediately.
+	// Linger is the time that a busy connection keeps its goroutine between two requests before it is parked. 0 means half
+	// a second; with a negative value there is none. A connection is busy if its latest request came within Linger of the
+	// one before. Others are parked immediately after their request, and new connections too.
 	Linger time.Duration
 	// MaxSuspended and MaxSuspendedBytes bound the number of requests that wait (see Suspend), and
 	// the bytes of their heads and bodies. Beyond that Suspend fails with ErrMaxSuspended. 0 means no
@@ -534,6 +534,7 @@ func (s *HTTPServer) serve(in net.Listener, config *tls.Config) error {
 		in.Close()
 		return err
 	}
+	lot.engine.SetAlone(len(listener{}.room))
 	l := newListener(s, in, lot, config)
 	s.mu.Lock()
 	if s.listeners == nil {

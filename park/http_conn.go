@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,30 +17,36 @@ import (
 // An httpConn is an HTTP connection from accept to close. At any time it is owned by one goroutine: a goroutine of
 // net/http, through a session, or a goroutine of the lot.
 type httpConn struct {
-	in      *listener
-	conn    net.Conn
-	base    syscall.Conn // the connection with the descriptor, or nil if there is none
-	raw     syscall.RawConn
-	ctx     context.Context // the result of the program's ConnContext, or nil
-	onReady func(net.Conn)
+	in   *listener
+	conn net.Conn
+	base syscall.Conn // the connection with the descriptor, or nil if there is none
+	raw  syscall.RawConn
+	ctx  context.Context // the result of the program's ConnContext, or nil
 
-	until time.Time // when the idle timeout expires, or zero; if fresh, the end of serving.FirstRequestTime
-	head  [minHead - 1]byte
-	n     uint8 // the length of head
-	post  bool  // the latest request was a POST
-	fresh bool  // the first request has not begun; changed with in.mu
-	idled bool  // StateIdle was reported; used without a session
-	late  bool  // nothing was sent in the time for it
+	until    time.Duration // when the idle timeout expires, since the lot's start, or 0; if fresh, the end of serving.FirstRequestTime
+	idleFrom millis        // when the connection became idle; used while it is parked
+	head     [minHead - 1]byte
+	n        uint8 // the length of head
+	post     bool  // the latest request was a POST
+	fresh    bool  // the first request has not begun; changed with in.mu
+	idled    bool  // StateIdle was reported; used without a session
+	late     bool  // the lot has closed the connection, or its time is over
+	lasting  bool  // the connection keeps a goroutine, because it cannot be parked
+}
+
+// millis is a time since the lot's start, in milliseconds. It wraps around after 49 days.
+type millis uint32
+
+func (l *listener) millis() millis { return millis(l.lot.engine.Now() / time.Millisecond) }
+
+// since returns the time since m.
+func (l *listener) since(m millis) time.Duration {
+	return time.Duration(l.millis()-m) * time.Millisecond
 }
 
 // minHead is the number of bytes after which net/http considers a request begun and starts its timeouts. With fewer
 // bytes the connection is parked again.
 const minHead = 4
-
-// peekBuffers holds buffers for the first bytes of requests, as large as those of net/http.
-var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
-
-type peekBuffer [4096]byte
 
 // newHTTPConn returns nil if the program's Unwrap has panicked.
 func newHTTPConn(in *listener, conn net.Conn) *httpConn {
@@ -53,10 +58,9 @@ func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 	} else {
 		in.lot.engine.Refuse(conn, err)
 	}
-	if _, secure := conn.(connectionStater); hc.base != nil &&
-		(secure || in.server.Server.Protocols == nil || !in.server.Server.Protocols.UnencryptedHTTP2()) {
-		hc.onReady = hc.ready
-	}
+	_, secure := conn.(connectionStater)
+	protocols := in.server.Server.Protocols
+	hc.lasting = hc.base == nil || !secure && protocols != nil && protocols.UnencryptedHTTP2()
 	return hc
 }
 
@@ -69,7 +73,7 @@ func (hc *httpConn) begin() (handed bool) {
 	} else if l.server.prior && !secure {
 		return l.start(hc, hc.findPreface)
 	}
-	return l.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
+	return l.push(arrival{conn: hc.newSession(), hc: hc})
 }
 
 // begun is called when a request has begun, or when the connection has ended or was hijacked. Shutdown waits no longer for
@@ -128,10 +132,10 @@ func (hc *httpConn) park() (handed bool) {
 		return false
 	}
 	idle := time.Duration(-1)
-	if !hc.until.IsZero() {
-		idle = max(time.Until(hc.until), 1)
+	if hc.until != 0 {
+		idle = max(hc.until-hc.in.lot.engine.Now(), 1)
 	}
-	switch err := hc.in.lot.engine.ParkSocket(&parking.Request{Base: hc.base, Raw: hc.raw, Conn: hc.conn, F: hc.onReady, Idle: idle}); {
+	switch err := hc.in.lot.engine.ParkSocket(&parking.Request{Base: hc.base, Raw: hc.raw, Conn: idleConn{hc: hc}, F: endIdle, Idle: idle}); {
 	case err == nil:
 		if !s.alive.Load() {
 			hc.in.evictIdle() // SetKeepAlivesEnabled may have missed this connection
@@ -152,59 +156,86 @@ func (hc *httpConn) unpark() {
 	}
 }
 
-// ready is the function of parked connections. It reads what has arrived, and then hands the connection to net/http or
-// parks it again.
-func (hc *httpConn) ready(net.Conn) {
+// An idleConn is what the lot has of a connection that waits for its next request. It learns from its methods why the lot
+// calls the function.
+type idleConn struct {
+	parking.NoConn
+	hc *httpConn
+}
+
+func (c idleConn) RemoteAddr() net.Addr { return c.hc.conn.RemoteAddr() }
+
+func (c idleConn) Close() error {
+	c.hc.late = true
+	c.hc.in.lot.engine.Relieve() // package tls may wait for the peer
+	return c.hc.conn.Close()
+}
+
+func (c idleConn) SetReadDeadline(time.Time) error {
+	c.hc.late = true
+	return nil
+}
+
+// endIdle is the function of the lot for all idle connections. It hands the connection to net/http, whose first Read is
+// session.wake.
+func endIdle(conn net.Conn) {
+	hc := conn.(idleConn).hc
 	hc.run(func() bool {
-		hc.conn.SetReadDeadline(time.Now().Add(parking.ReadyWait))
-		idle, handed := hc.read()
-		return handed || idle && hc.park()
+		if !hc.late {
+			conn := hc.newSession()
+			s := conn.(inSession).self()
+			s.stage, s.post = reported, hc.post
+			s.lingers = hc.in.since(hc.idleFrom) < hc.in.lingerTime()
+			if hc.in.push(arrival{conn: conn, hc: hc}) {
+				return true
+			}
+		}
+		hc.in.lot.engine.Relieve() // the program's ConnState may wait
+		return false
 	})
 }
 
 // wait waits for a request in Read, for a connection that cannot be parked.
 func (hc *httpConn) wait() (handed bool) {
-	hc.conn.SetReadDeadline(hc.until)
-	for idle := true; idle; {
-		idle, handed = hc.read()
+	buf := make([]byte, 4096)
+	n := copy(buf, hc.head[:hc.n])
+	hc.conn.SetReadDeadline(hc.deadline())
+	for n < minHead {
+		m, err := hc.conn.Read(buf[n:])
+		if n += m; err != nil {
+			return false
+		}
 	}
-	return handed
-}
-
-// read reads until a request has begun or the read deadline passes. If a request has begun, it hands the connection
-// to net/http. It reports whether the connection is still idle, and whether it was handed over. If neither, the
-// caller must finish it.
-//
-// One Read is not enough: package tls returns one record and may have read the next one already, for which the
-// kernel reports nothing.
-func (hc *httpConn) read() (idle, handed bool) {
-	buf := peekBuffers.Get().(*peekBuffer)
-	n := copy(buf[:], hc.head[:hc.n])
-	var err error
-	for n < minHead && err == nil {
-		var m int
-		m, err = hc.conn.Read(buf[n:])
-		n += m
-	}
-	if n >= minHead {
-		hc.n = 0
-		return false, hc.resume(buf, n)
-	}
-	hc.n = uint8(copy(hc.head[:], buf[:n]))
-	peekBuffers.Put(buf)
-	return serving.IsTimeout(err) && (hc.until.IsZero() || time.Now().Before(hc.until)), false
-}
-
-// resume hands the connection to net/http as a new connection whose first n bytes are in buf. It reports whether the
-// listener was open.
-func (hc *httpConn) resume(buf *peekBuffer, n int) bool {
-	from := 0
-	for hc.post && from < minHead && (buf[from] == '\r' || buf[from] == '\n') {
-		from++ // net/http would ignore it (see methodRecorder)
-	}
-	copy(buf[:], buf[from:n])
+	hc.n = 0
+	conn := hc.newSession()
+	conn.(inSession).self().next = string(hc.withoutBreaks(buf[:n]))
 	hc.conn.SetReadDeadline(time.Time{})
-	return hc.in.push(arrival{conn: hc.newSession(buf, n-from), hc: hc})
+	return hc.in.push(arrival{conn: conn, hc: hc})
+}
+
+// setDeadline sets when the idle timeout expires, which is never if t is zero.
+func (hc *httpConn) setDeadline(t time.Time) {
+	hc.until = 0
+	if !t.IsZero() {
+		hc.until = max(hc.in.lot.engine.Since(t), 1)
+	}
+}
+
+// deadline returns when the idle timeout expires.
+func (hc *httpConn) deadline() time.Time {
+	if hc.until == 0 {
+		return time.Time{}
+	}
+	return hc.in.lot.engine.Time(hc.until)
+}
+
+// withoutBreaks returns the first bytes of a request without those that net/http would ignore after a POST (see
+// methodRecorder).
+func (hc *httpConn) withoutBreaks(p []byte) []byte {
+	for i := 0; hc.post && i < minHead && len(p) > 0 && (p[0] == '\r' || p[0] == '\n'); i++ {
+		p = p[1:]
+	}
+	return p
 }
 
 // evictIdle evicts every parked connection that has had a request, except for those of requests that wait.

@@ -1,6 +1,7 @@
 package park
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"net/http"
@@ -18,7 +19,7 @@ func (hc *httpConn) findPreface() (handed bool) {
 	if limit > 0 {
 		hc.conn.SetReadDeadline(time.Now().Add(limit))
 	}
-	buf := peekBuffers.Get().(*peekBuffer)
+	buf := make([]byte, 4096)
 	n := 0
 	for found := false; !found; {
 		m, err := hc.conn.Read(buf[n:])
@@ -26,19 +27,18 @@ func (hc *httpConn) findPreface() (handed bool) {
 		found = n >= len(preface)
 		if l := min(n, len(preface)); err != nil || string(buf[:l]) != preface[:l] {
 			if !srv.Protocols.HTTP1() { // Go 1.27 would serve it, because install has left no protocol
-				peekBuffers.Put(buf)
 				return false
 			}
 			hc.conn.SetReadDeadline(time.Time{})
-			return hc.in.push(arrival{conn: hc.newSession(buf, n), hc: hc})
+			conn := hc.newSession()
+			conn.(inSession).self().next = string(buf[:n])
+			return hc.in.push(arrival{conn: conn, hc: hc})
 		}
 	}
 	if limit > 0 {
 		hc.conn.SetReadDeadline(time.Time{})
 	}
-	received := append([]byte(nil), buf[:n]...)
-	peekBuffers.Put(buf)
-	return hc.serveHTTP2(received)
+	return hc.serveHTTP2(bytes.Clone(buf[:n]))
 }
 
 // serveHTTP2 hands a new connection to HTTP2. received was read from it.

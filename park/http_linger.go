@@ -52,6 +52,11 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 	return w
 }
 
+// lingerTime returns how long sessions linger, or a negative time if they do not.
+func (l *listener) lingerTime() time.Duration {
+	return serving.Or(l.server.Linger, serving.DefaultLinger)
+}
+
 // interrupt interrupts a waiting Read. It is called by the wheel's goroutine, so it recovers from a panic of the
 // connection's method.
 func (hc *httpConn) interrupt() {
@@ -66,7 +71,7 @@ func (s *session) startWaiting() {
 	s.mu.Unlock()
 	if !s.armed {
 		s.armed = true
-		w.Set(s, serving.Or(s.hc.in.server.Linger, serving.DefaultLinger))
+		w.Set(s, s.hc.in.lingerTime())
 	}
 }
 

@@ -33,6 +33,7 @@ type listener struct {
 
 	mu       sync.Mutex
 	queue    []arrival
+	room     [16]arrival          // for a short queue
 	held     map[*httpConn]holder // connections that are fresh or held by a goroutine
 	drained  serving.Ending       // begun when accept has returned; over when held is empty too
 	draining bool                 // Shutdown has closed the program's listener
@@ -58,10 +59,12 @@ type arrival struct {
 }
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *tls.Config) *listener {
-	l := &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
+	l := &listener{Listener: in, server: s, lot: lot, config: config,
 		held: make(map[*httpConn]holder), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
 		ended: make(chan struct{}), quiesced: make(chan struct{}), closeIn: sync.OnceValue(in.Close)}
 	l.changed.L = &l.mu
+	l.linger = newLinger(l.lingerTime())
+	l.queue = l.room[:0]
 	return l
 }
 
@@ -141,7 +144,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	defer l.mu.Unlock()
 	a := l.queue[0]
 	l.queue[0] = arrival{}
-	l.queue = l.queue[1:]
+	if l.queue = l.queue[1:]; len(l.queue) == 0 {
+		l.queue = l.room[:0]
+	}
 	return a.conn, a.err
 }
 
@@ -230,7 +235,7 @@ func (l *listener) admit(conn net.Conn) {
 	if hc == nil {
 		return
 	}
-	hc.fresh, hc.until = true, l.lot.engine.Clock().Now().Add(serving.FirstRequestTime)
+	hc.fresh, hc.until = true, l.lot.engine.Now()+serving.FirstRequestTime
 	if f := l.server.connContext; f != nil {
 		if hc.ctx = f(l.ctx, conn); hc.ctx == nil {
 			panic("ConnContext returned nil") // as net/http does
@@ -309,18 +314,22 @@ func (l *listener) stopAccepting() {
 // connection is left.
 func (l *listener) closeSilent() (next time.Time) {
 	var silent []*httpConn
-	now := l.lot.engine.Clock().Now()
+	var least time.Duration
+	now := l.lot.engine.Now()
 	l.mu.Lock()
 	for hc, by := range l.held {
 		switch {
-		case !hc.fresh || !now.Before(hc.until):
+		case !hc.fresh || now >= hc.until:
 			delete(l.held, hc)
 			if by == byGoroutine {
 				silent = append(silent, hc)
 			}
-		case next.IsZero() || hc.until.Before(next):
-			next = hc.until
+		case least == 0 || hc.until < least:
+			least = hc.until
 		}
+	}
+	if least > 0 {
+		next = l.lot.engine.Time(least)
 	}
 	l.drained.Left(len(l.held))
 	l.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/nethttp"
 	"github.com/socknotify/socknotify/internal/serving/parking"
-
 	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
@@ -36,18 +36,16 @@ type session struct {
 	// consumed all earlier bytes. It is nil after a hijack, so that the session does not keep the buffer alive.
 	start    *byte
 	hijacked bool
-	// peek holds the n bytes that were read before the session began. Read has returned the first taken of them.
-	// The buffer is kept until the first request has begun.
-	peek     *peekBuffer
-	n, taken int
-	resumed  bool // the session began with bytes in peek, and its first request has not begun
-	more     bool // bytes besides those in peek were read
+	stage    stage
+	// first is what the first Read of a resumed session has returned, in the buffer of net/http's reader, until there is
+	// another Read.
+	first []byte
 
 	served    served     // the request whose handler runs
 	suspended *Suspended // that request, if its handler has called Suspend
 	answers   *Suspended // the session began for this request, and its then was not called
-	next      string     // what Read returns after peek
-	brief     bool       // the connection is parked without lingering
+	next      string     // what Read returns before it reads from the connection
+	lingers   bool       // the connection is busy: it lingers before it is parked
 }
 
 // The phase follows net/http between two requests. net/http reports StateIdle, sets the deadline of the idle timeout,
@@ -60,12 +58,21 @@ const (
 	waiting       // the idle deadline was set
 )
 
+// The stage of a session that began because the lot has reported bytes, until its first request has begun.
+type stage uint8
+
+const (
+	ordinary stage = iota // of other sessions, and later
+	reported              // nothing was read
+	resumed               // Read has returned the first bytes
+)
+
 type inSession interface{ self() *session }
 
 func (s *session) self() *session { return s }
 
-// newSession returns a session for net/http. Its Read first returns the first n bytes of buf.
-func (hc *httpConn) newSession(buf *peekBuffer, n int) net.Conn {
+// newSession returns a session for net/http.
+func (hc *httpConn) newSession() net.Conn {
 	var s *session
 	var conn net.Conn
 	switch hc.conn.(type) {
@@ -79,7 +86,7 @@ func (hc *httpConn) newSession(buf *peekBuffer, n int) net.Conn {
 		s = new(session)
 		conn = s
 	}
-	s.hc, s.peek, s.n, s.resumed = hc, buf, n, buf != nil
+	s.hc = hc
 	return conn
 }
 
@@ -119,13 +126,17 @@ func (s *session) Write(p []byte) (int, error) {
 
 func (s *session) CloseWrite() error { return parking.CloseWrite(s.hc.conn) }
 
-// SetReadDeadline records the deadline of the idle timeout for await, and sets any other deadline.
+// SetReadDeadline records the deadline of the idle timeout for await, and one before the first Read for wake. It sets any
+// other deadline.
 func (s *session) SetReadDeadline(t time.Time) error {
-	if s.phase == idle {
+	switch {
+	case s.phase == idle:
 		s.phase, s.until = waiting, t
 		return nil
-	}
-	if s.phase != busy { // no write otherwise: another goroutine's Read may be reading phase
+	case s.stage == reported:
+		s.until = t
+		return nil
+	case s.phase != busy: // no write otherwise: another goroutine's Read may be reading phase
 		s.phase = busy
 	}
 	return s.hc.conn.SetReadDeadline(t)
@@ -146,41 +157,90 @@ func (s *session) Read(p []byte) (int, error) {
 	if s.start == nil && !s.hijacked {
 		s.start = &p[0]
 	}
-	if s.taken < s.n {
-		n := copy(p, s.peek[s.taken:s.n])
-		s.taken += n
-		return n, nil
-	}
 	if s.next != "" {
 		n := copy(p, s.next)
 		s.next = s.next[n:]
 		return n, nil
 	}
+	if s.stage == reported {
+		return s.wake(p)
+	}
 	if s.phase == waiting {
 		return s.await(p)
 	}
 	n, err := s.hc.conn.Read(p)
-	s.more = s.more || n > 0
+	if n > 0 && s.first != nil {
+		s.first = nil
+	}
 	return n, err
+}
+
+// wake reads the first bytes of a request that the lot has reported. If there are less than minHead, it keeps them, sets
+// s.parked and returns io.EOF, so that the connection is parked again.
+//
+// The socket has bytes, so one Read of it does not wait. A wrapper may have to wait for the rest of a record, and may hold
+// more than one Read returns.
+func (s *session) wake(p []byte) (int, error) {
+	hc := s.hc
+	s.stage = resumed
+	n, plain := copy(p, hc.head[:hc.n]), any(hc.conn) == any(hc.base)
+	if plain {
+		hc.conn.SetReadDeadline(s.until)
+	} else {
+		hc.conn.SetReadDeadline(time.Now().Add(parking.ReadyWait))
+	}
+	var err error
+	for n < minHead && err == nil {
+		var m int
+		m, err = hc.conn.Read(p[n:])
+		n += m
+		if plain {
+			break
+		}
+	}
+	if n < minHead {
+		if err != nil && (plain || !serving.IsTimeout(err)) {
+			return 0, err
+		}
+		hc.n = uint8(copy(hc.head[:], p[:n]))
+		s.until = hc.deadline()
+		s.parked.Store(true)
+		return 0, io.EOF
+	}
+	hc.n = 0
+	if !plain {
+		hc.conn.SetReadDeadline(s.until)
+	}
+	n = copy(p, hc.withoutBreaks(p[:n]))
+	if n == 0 {
+		return hc.conn.Read(p)
+	}
+	if hc.in.server.connState != nil {
+		s.first = p[:n]
+	}
+	return n, nil
 }
 
 // await reads the first bytes of a request. If none arrive while the session lingers, and net/http has consumed all
 // earlier bytes, await sets s.parked and returns io.EOF.
 func (s *session) await(p []byte) (int, error) {
 	hc := s.hc
-	if hc.onReady == nil || &p[0] != s.start {
+	if hc.lasting || &p[0] != s.start {
 		hc.conn.SetReadDeadline(s.until)
 		return hc.conn.Read(p)
 	}
-	if hc.in.linger == nil || s.brief {
+	if !s.lingers {
+		if any(hc.conn) == any(hc.base) {
+			return s.park(0) // the lot reports what has arrived
+		}
 		n, err := unwrap.ReadAhead(hc.conn, p)
 		switch {
 		case n == 0 && err == nil:
-			s.parked.Store(true)
-			return 0, io.EOF
+			return s.park(0)
 		case n == 0 && unwrap.IsUnfit(err):
 			return s.readUnfit(p, err)
 		}
+		s.lingers = hc.in.linger != nil
 		return n, err
 	}
 	hc.conn.SetReadDeadline(s.until)
@@ -190,8 +250,7 @@ func (s *session) await(p []byte) (int, error) {
 		switch {
 		case n > 0 || err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			s.parked.Store(true)
-			return 0, io.EOF
+			return s.park(hc.in.lingerTime())
 		default:
 			// If err is not the end of the connection, the same Read under the deadline that has passed says so.
 			if n, err = unwrap.ReadPast(hc.conn, p); n == 0 && unwrap.IsUnfit(err) {
@@ -203,10 +262,17 @@ func (s *session) await(p []byte) (int, error) {
 	return n, err
 }
 
+// park has net/http close the session, and the connection parked. It has been idle for so long.
+func (s *session) park(idle time.Duration) (int, error) {
+	s.hc.idleFrom = s.hc.in.millis() - millis(idle/time.Millisecond)
+	s.parked.Store(true)
+	return 0, io.EOF
+}
+
 // readUnfit waits in Read, for a connection that turns out to be one that cannot be parked.
 func (s *session) readUnfit(p []byte, why error) (int, error) {
 	hc := s.hc
-	hc.onReady = nil
+	hc.lasting = true
 	hc.in.lot.engine.Refuse(hc.conn, fmt.Errorf("park: %w: %w", parking.ErrUnparkable, why))
 	hc.conn.SetReadDeadline(s.until)
 	return hc.conn.Read(p)
@@ -222,10 +288,7 @@ func (s *session) stateChanged(state http.ConnState) {
 	case http.StateActive:
 		s.phase, s.post, s.called = busy, false, false
 		begun := s.begun()
-		s.resumed = false
-		if s.taken == s.n {
-			s.releasePeek()
-		}
+		s.stage, s.first = ordinary, nil
 		if !begun || s.answers != nil { // it is active since its request came
 			return
 		}
@@ -243,9 +306,9 @@ func (s *session) stateChanged(state http.ConnState) {
 	case http.StateClosed:
 		hc.begun()
 		s.stopLingering()
-		s.releasePeek()
 		if s.parked.Load() {
-			hc.until, hc.post = s.until, s.post
+			hc.setDeadline(s.until)
+			hc.post = s.post
 			if !hc.park() {
 				hc.finish()
 			}
@@ -256,36 +319,28 @@ func (s *session) stateChanged(state http.ConnState) {
 			defer hc.abandon(q)
 		}
 	}
+	if state == http.StateClosed { // net/http calls the hook where it recovers from no panic
+		hc.try(func() { hc.in.server.announce(hc.conn, state) })
+		return
+	}
 	hc.in.server.announce(hc.conn, state)
 }
 
 // begun reports whether net/http would report StateActive for the connection if it had never been parked. For a request
 // that it cannot parse, net/http does so only if it had to read again after the first bytes.
 func (s *session) begun() bool {
-	if !s.resumed || s.more || s.hc.in.server.connState == nil {
+	if s.first == nil {
 		return true
 	}
-	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(s.peek[:s.n])))
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(s.first)))
 	return err == nil && (r.ProtoMajor == 1 || r.ProtoMajor == 2 && r.ProtoMinor == 0 &&
 		r.Method == "PRI" && r.RequestURI == "*")
-}
-
-// releasePeek returns the peek buffer to the pool.
-func (s *session) releasePeek() {
-	if s.peek != nil {
-		peekBuffers.Put(s.peek)
-		s.peek, s.n, s.taken = nil, 0, 0
-	}
 }
 
 // Detach returns the connection below a session that was hijacked, and the bytes that the session has read and not
 // returned. The session must not be used after it.
 func (s *session) Detach() (conn net.Conn, unread []byte) {
-	if s.taken < s.n {
-		unread = append(unread, s.peek[s.taken:s.n]...)
-	}
-	s.releasePeek()
-	return s.hc.conn, append(unread, s.next...)
+	return s.hc.conn, []byte(s.next)
 }
 
 var _ nethttp.Session = (*session)(nil)

@@ -22,6 +22,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/conntest"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 	"github.com/socknotify/socknotify/internal/test/testclock"
@@ -84,16 +85,47 @@ func TestHTTPLinger(t *testing.T) {
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
 	}
+}
 
-	busy := newTestServer(t, func(s *HTTPServer) { s.Linger = time.Hour }, nil)
-	conn, in = busy.request()
-	parks := func() uint64 { return busy.HTTPServer.served()[0].lot.Stats().Parks }
-	before := parks() // it may have been, before its first request
-	for range 200 {
-		busy.ask(conn, in)
+// Only a connection whose latest pause was short lingers.
+func TestHTTPLingersWhenBusy(t *testing.T) {
+	clock := testclock.Install(t)
+	var latest *session
+	var lingers bool
+	s := newTestServer(t, func(s *HTTPServer) {
+		s.Linger = 0
+		next := s.Server.Handler
+		s.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			latest = r.Context().Value(sessionKey{}).(*session)
+			lingers = latest.lingers
+			next.ServeHTTP(w, r)
+		})
+	}, nil)
+	isParked := func() {
+		t.Helper()
+		await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	}
-	if n := parks() - before; n != 0 {
-		t.Fatalf("parked %d times", n)
+	conn, in := s.request()
+	for range 3 {
+		if lingers {
+			t.Fatal("the connection lingers after a pause, or when it is new")
+		}
+		isParked()
+		s.ask(conn, in)
+		if !lingers {
+			t.Fatal("the connection does not linger, although no time has passed")
+		}
+		for busy := range 3 {
+			before := latest
+			if s.ask(conn, in); latest != before {
+				t.Fatalf("parked after busy request %d", busy)
+			}
+		}
+		await.Until(t, "parked", func() bool { // it may not have begun to linger
+			clock.Advance(serving.DefaultLinger)
+			return s.Stats().Parked == 1
+		})
+		s.ask(conn, in)
 	}
 }
 

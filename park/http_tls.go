@@ -74,7 +74,7 @@ func (hc *httpConn) handshake(conn unwrap.TLSConn) bool {
 	}
 	switch conn.ConnectionState().NegotiatedProtocol {
 	case "", "http/1.1", "http/1.0":
-		return in.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
+		return in.push(arrival{conn: hc.newSession(), hc: hc})
 	case "h2":
 		if in.server.HTTP2 != nil {
 			return hc.serveHTTP2(nil)

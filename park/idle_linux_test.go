@@ -365,10 +365,11 @@ func serveWaiting(secure, ours bool) func(net.Listener, tls.Certificate) func() 
 // runRole is the main function of a child process that has a role. It reports whether this process has one.
 func runRole() bool {
 	return idling.Roles{
-		"server":  func(args []string) { runServer(args[0]) },
-		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
-		"load":    func(args []string) { runLoad(args[0], args[1]) },
-		"pollers": func(args []string) { runPollers(args[0], args[1] == "true") },
+		"server":    func(args []string) { runServer(args[0]) },
+		"clients":   func(args []string) { runClients(args[0], args[1], args[2] == "true") },
+		"load":      func(args []string) { runLoad(args[0], args[1]) },
+		"rare load": func(args []string) { runRareLoad(args[0], args[1] == "true") },
+		"pollers":   func(args []string) { runPollers(args[0], args[1] == "true") },
 	}.Play()
 }
 

@@ -237,7 +237,7 @@ func withCause(parent context.Context, cause error) context.Context {
 // it cannot be found, because net/http has changed, the request waits with its goroutine.
 func (s *session) canSuspend(inner http.ResponseWriter) bool {
 	x := &s.served
-	return x.w == inner && s.hc.onReady != nil && x.major == 1 && validToken(x.method) &&
+	return x.w == inner && !s.hc.lasting && x.major == 1 && validToken(x.method) &&
 		!nethttp.FieldIs(nethttp.Pointed(reflect.ValueOf(inner)), "wroteHeader", true) &&
 		x.w.Header().Get("Content-Encoding") == "" && x.consumed()
 }

@@ -177,11 +177,11 @@ func endSuspended(conn net.Conn) {
 // is a head that net/http parses, and what the client has sent after its request. Nothing in that
 // head comes from the program, and it has no body, so it cannot take a byte of the next request.
 func (hc *httpConn) answer(q *Suspended) {
-	conn := hc.newSession(nil, 0)
+	conn := hc.newSession()
 	s := conn.(inSession).self()
-	s.answers, s.brief = q, true
-	s.next = q.wireHead()
+	s.answers, s.next = q, q.wireHead()
 	if !hc.in.push(arrival{conn: conn, hc: hc}) {
+		hc.in.lot.engine.Relieve() // then may wait
 		hc.finish()
 		hc.abandon(q)
 	}

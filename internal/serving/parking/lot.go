@@ -118,6 +118,9 @@ func (l *Lot) Clock() clock.Clock { return l.clock }
 // Time returns the time that is so long after the lot's start.
 func (l *Lot) Time(sinceStart time.Duration) time.Time { return l.start.Add(sinceStart) }
 
+// Since returns how long after the lot's start t is.
+func (l *Lot) Since(t time.Time) time.Duration { return t.Sub(l.start) }
+
 // IsClosing reports whether the lot was closed.
 func (l *Lot) IsClosing() bool { return l.closing.Load() }
 

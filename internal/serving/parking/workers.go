@@ -15,10 +15,14 @@ import (
 // the backlog, from which a worker takes its next connection when its function has returned.
 //
 // In a lot whose functions hardly ever wait, as those of tunnels, a worker dequeues several notifications at once, which
-// saves system calls. All but the first go to the backlog, and relieve is called before a function may wait.
+// saves system calls. All but the first go to the backlog, and Relieve is called before a function may wait.
+//
+// In a lot whose functions return at once, as those of an HTTPServer, one worker does everything, and no other is started
+// or woken for a notification, until a function calls Relieve.
 type workers struct {
 	max     int          // the limit of running; 0 is none
 	batch   atomic.Int32 // notifications that a worker dequeues at once
+	alone   bool         // functions return at once
 	mu      sync.Mutex
 	waiting int
 	running int
@@ -48,6 +52,14 @@ func (l *Lot) SetBatch(n int) {
 	defer c.mu.Unlock()
 	c.batch.Store(int32(n))
 	c.room = make([]ready, 0, 4*n)
+}
+
+// SetAlone is SetBatch for functions that return at once.
+func (l *Lot) SetAlone(n int) {
+	l.SetBatch(n)
+	l.workers.mu.Lock()
+	defer l.workers.mu.Unlock()
+	l.workers.alone = true
 }
 
 // startWorker starts a worker if none waits. The caller holds workers.mu, or has not yet shared l.
@@ -174,7 +186,9 @@ func (l *Lot) admit(r *ready, rest []ready) bool {
 	}
 	c.waiting--
 	c.running++
-	l.startWorker()
+	if !c.alone {
+		l.startWorker()
+	}
 	return true
 }
 
@@ -189,6 +203,8 @@ func (l *Lot) Relieve() {
 	if next := c.pop(); next.pc != nil {
 		c.running++
 		l.startWith(next)
+	} else if c.alone {
+		l.startWorker()
 	}
 }
 
@@ -230,7 +246,11 @@ func (l *Lot) serve(w *worker, r ready) (next ready, more bool) {
 		return next, true
 	}
 	c.running--
-	if c.waiting >= max(2, runtime.GOMAXPROCS(0)) { // with one, each call would start the next worker
+	enough := max(2, runtime.GOMAXPROCS(0)) // with one, each call would start the next worker
+	if c.alone {
+		enough = 1
+	}
+	if c.waiting >= enough {
 		return ready{}, false
 	}
 	c.waiting++

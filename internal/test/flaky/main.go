@@ -2,9 +2,9 @@
 //
 //	go run ./internal/test/flaky [-rounds 3] [-short] [package ...]
 //
-// It runs every test package in random order, with GOMAXPROCS 1, 2 and 16, alone and beside
-// goroutines that use every processor, with random delays before statements that synchronise and
-// without. It prints each failure, and at the end how often each test that failed did so.
+// It runs the tests in random order, those of a few packages beside each other, with GOMAXPROCS 1, 2
+// and 16, alone and beside goroutines that use every processor, with random delays before statements
+// that synchronise and without. It prints each failure, and at the end how often each test that failed did so.
 package main
 
 import (
@@ -27,13 +27,13 @@ func main() {
 	short := flag.Bool("short", true, "run the tests with -short")
 	filter := flag.String("run", "", "run only the tests that match, as go test -run")
 	flag.Parse()
-	runtime.GOMAXPROCS(max(loops, runtime.NumCPU()) + 1)
+	runtime.GOMAXPROCS(loops + 1)
 	patterns := flag.Args()
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
 	args := []string{
-		"test", "-json", "-p=1", "-shuffle=on", "-parallel=16",
+		"test", "-json", "-p=4", "-shuffle=on", "-parallel=16",
 		fmt.Sprintf("-timeout=%dm", 20**rounds), fmt.Sprintf("-count=%d", *rounds),
 		fmt.Sprintf("-short=%t", *short), "-run=" + *filter,
 	}
@@ -131,7 +131,7 @@ func (w way) run(cmd *exec.Cmd, failures map[string]int) error {
 }
 
 // loops is how many of them use a processor each beside the tests, in the runs beside load.
-const loops = 8
+var loops = 2 * runtime.NumCPU()
 
 // useProcessors runs the loops beside the tests until stop is called.
 func useProcessors() (stop func()) {
