@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/serving/clock"
 )
 
@@ -63,11 +64,16 @@ func (l *Lot) sweepPart() {
 	}
 }
 
-// sweepConn removes pc from the table if its connection is closed. If the connection was parked, its function runs.
-func (l *Lot) sweepConn(entry *atomic.Pointer[parkedConn], pc *parkedConn) {
+// sweepConn removes pc from the table and from the port if its connection is closed. If the connection was parked, its
+// function runs.
+func (l *Lot) sweepConn(entry *atomic.Pointer[parkedConn], number uintptr, pc *parkedConn) {
 	if err := pc.control(func(uintptr) {}); err == nil {
 		return
 	}
 	l.dispatch(pc, Readable)
-	l.conns.put(entry, pc, nil)
+	l.conns.mu.Lock() // parkNew may be registering another connection with the number
+	defer l.conns.mu.Unlock()
+	if l.conns.put(entry, pc, nil) {
+		l.port.Deregister(registration(number, socknotify.OpRemove)) // the port would keep pc until the number is used again
+	}
 }

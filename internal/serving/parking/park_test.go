@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -220,6 +221,27 @@ func TestCloseWhileParked(t *testing.T) {
 		server.Close()
 		check.Is(t, await.Value(t, outcomes).Err, net.ErrClosed)
 		await.Until(t, "the table is empty", func() bool { return l.conns.used.Load() == 0 })
+	})
+}
+
+// Neither the lot nor its port keeps a connection that is closed, after the sweeper has found it.
+func TestClosedConnectionIsFree(t *testing.T) {
+	l := newLot(t, Config{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	check.OK(t, err)
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String()) // conntest.Pair would keep it
+	check.OK(t, err)
+	ran, free := make(chan bool, 1), make(chan bool, 1)
+	check.OK(t, l.Park(conn, func(net.Conn) { ran <- true }))
+	runtime.AddCleanup(conn.(*net.TCPConn), func(int) { free <- true }, 0)
+	conn.Close()
+	conn = nil
+	l.conns.some(0, 1, l.sweepConn)
+	await.Receive(t, "the function has run", ran)
+	await.Until(t, "the connection is free", func() bool {
+		runtime.GC()
+		return len(free) > 0
 	})
 }
 

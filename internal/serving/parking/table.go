@@ -54,11 +54,11 @@ func (t *table) put(entry *atomic.Pointer[parkedConn], old, pc *parkedConn) bool
 
 // all calls visit for every connection in the table.
 func (t *table) all(visit func(*parkedConn)) {
-	t.some(0, 1, func(_ *atomic.Pointer[parkedConn], pc *parkedConn) { visit(pc) })
+	t.some(0, 1, func(_ *atomic.Pointer[parkedConn], _ uintptr, pc *parkedConn) { visit(pc) })
 }
 
 // some calls visit for the connections with the descriptor numbers first, first+n, first+2n and so on.
-func (t *table) some(first, n int, visit func(*atomic.Pointer[parkedConn], *parkedConn)) {
+func (t *table) some(first, n int, visit func(entry *atomic.Pointer[parkedConn], number uintptr, pc *parkedConn)) {
 	pages := t.pages.All()
 	for i := range pages {
 		p := pages[i].Load()
@@ -67,7 +67,7 @@ func (t *table) some(first, n int, visit func(*atomic.Pointer[parkedConn], *park
 		}
 		for j := (first + n - i*pageSize%n) % n; j < pageSize; j += n {
 			if pc := p[j].Load(); pc != nil {
-				visit(&p[j], pc)
+				visit(&p[j], uintptr(i*pageSize+j), pc)
 			}
 		}
 	}
