@@ -60,6 +60,19 @@ func BenchmarkWake(b *testing.B) {
 	}
 }
 
+// BenchmarkStorm measures what a server needs while clients connect and ask, one immediately after the other, a minute
+// later, and when they have gone.
+func BenchmarkStorm(b *testing.B) {
+	for _, kind := range []string{"net/http", "park HTTP", "net/http TLS", "park HTTP TLS"} {
+		b.Run(kind, func(b *testing.B) {
+			for b.Loop() {
+				secure := strings.HasSuffix(kind, "TLS")
+				idling.MeasureStorm(b, kind, kind, fmt.Sprint(secure)).Report(b)
+			}
+		})
+	}
+}
+
 const (
 	wakeConns = 4000
 	wakeEvery = 2 * time.Second

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,54 @@ func Measure(t testing.TB, server string, args ...string) Usage {
 	return Usage{after.Heap - before.Heap, after.Stack - before.Stack, after.RSS - before.RSS}
 }
 
+// A Storm is what a server needed for connections that come one immediately after the other, in bytes. None of these
+// figures is measured after a collection that the measurement asks for, but for Kept.
+type Storm struct {
+	Peak    int64 // the highest resident size while they came, beyond that before
+	Settled int64 // the resident size a minute later
+	Kept    int64 // live, when they have gone
+}
+
+// Report reports s as the result of a benchmark.
+func (s Storm) Report(b *testing.B) {
+	b.ReportMetric(perConn(s.Peak), "peak-RSS-B/conn")
+	b.ReportMetric(perConn(s.Settled), "settled-RSS-B/conn")
+	b.ReportMetric(perConn(s.Kept), "kept-B/conn")
+	b.ReportMetric(0, "ns/op")
+}
+
+// MeasureStorm is Measure for a Storm.
+func MeasureStorm(t testing.TB, server string, args ...string) (storm Storm) {
+	t.Helper()
+	s := Start(t, "server", server)
+	address := s.Say("")
+	before := s.usage("before")
+	clients := Start(t, "clients", append([]string{address}, args...)...)
+	if got := clients.Say(""); got != ready {
+		t.Fatalf("clients: %q", got)
+	}
+	_, peak := s.resident()
+	time.Sleep(time.Minute)
+	settled, _ := s.resident()
+	clients.end()
+	var kept Usage
+	for last := int64(-1); kept.Heap != last; {
+		last = kept.Heap
+		time.Sleep(10 * time.Second) // more than the lot needs to find what is closed
+		kept = s.usage("before")
+		kept.Heap = kept.Heap >> 16 << 16
+	}
+	return Storm{peak - before.RSS, settled - before.RSS, kept.Heap + kept.Stack - before.Heap - before.Stack}
+}
+
+// resident returns the resident size of a server, and the highest that it had.
+func (p *Process) resident() (now, highest int64) {
+	p.t.Helper()
+	_, err := fmt.Sscan(p.Say("resident"), &now, &highest)
+	must(p.t, err)
+	return now, highest
+}
+
 func (p *Process) usage(when string) (u Usage) {
 	p.t.Helper()
 	_, err := fmt.Sscan(p.Say(when), &u.Heap, &u.Stack, &u.RSS)
@@ -89,8 +138,12 @@ func Serve(ln net.Listener, settled func() int) {
 	fmt.Println(ln.Addr())
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		if in.Text() == "cpu" {
+		switch in.Text() {
+		case "cpu":
 			fmt.Println(CPU())
+			continue
+		case "resident":
+			fmt.Println(residentSize(), highestResident())
 			continue
 		}
 		if in.Text() == "after" {
@@ -155,6 +208,19 @@ func CPU() int64 {
 	var u unix.Rusage
 	unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// highestResident returns the highest resident size that the process had. That of getrusage includes the parent's.
+func highestResident() (n int64) {
+	b, err := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(b), "VmHWM:")
+	if err == nil {
+		_, err = fmt.Sscan(after, &n) // in KiB
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	return n << 10
 }
 
 func residentSize() int64 {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/test/qemu"
@@ -34,8 +35,9 @@ func (r Roles) Play() bool {
 // A Process is a child process that runs a role until the test ends.
 type Process struct {
 	t   testing.TB
-	in  io.Writer
+	in  io.WriteCloser
 	out *bufio.Reader
+	end func() // ends the process
 }
 
 // Start starts a process. The test fails if the process writes to standard error.
@@ -58,14 +60,15 @@ func start(t testing.TB, env []string, role string, args ...string) *Process {
 	out, err := c.StdoutPipe()
 	must(t, err)
 	must(t, c.Start())
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		in.Close() // makes the process exit
 		c.Wait()
 		if failed.Len() > 0 {
 			t.Errorf("%s: %s", role, failed.String())
 		}
 	})
-	return &Process{t, in, bufio.NewReader(out)}
+	t.Cleanup(end)
+	return &Process{t, in, bufio.NewReader(out), end}
 }
 
 // Say sends a line, unless text is empty, and returns the next line of the answer.

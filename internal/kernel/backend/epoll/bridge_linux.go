@@ -15,23 +15,26 @@ import (
 // poller, without a thread.
 //
 // The bridge is a second epoll descriptor, to which the port's epoll descriptor is attached. Go's
-// poller watches the bridge. The bridge watches the port's descriptor only while a goroutine is
-// parked, so that events which arrive while the port is busy wake no idle thread of the runtime.
+// poller watches the bridge. The bridge watches the port's descriptor while a goroutine is parked. It
+// goes on after Park, because a port with few events parks again soon, and enabling and disabling the
+// bridge would cost two system calls for each wake-up. But events that arrive while the port is busy
+// must not wake idle threads of the runtime. So Poll disables the bridge after a few harvests without
+// a Park.
 //
 // While the port's descriptor is attached, enabled or not, the kernel notifies the bridge of each
 // event, which is a quarter of the total cost of an event. Therefore Poll detaches the port if it is
 // busy enough not to park, and the next Park attaches it again (see detach).
 //
-// No event is lost. Park's callback enables the bridge and then polls once. That poll finds events
-// that arrived before it. An event that arrives after it finds the bridge enabled and makes it
-// readable, which Go's poller reports as an edge. This holds even when the port's item is still on
-// the bridge's ready list from an earlier event. Enabling the bridge reports nothing then, so the
-// poll is needed; but each arrival wakes the watcher of the bridge, whether or not the item is on
-// the list. Go's poller does not miss the edge either, because RawConn.Read forgets older edges
-// before it calls the callback, not after.
+// No event is lost. Park's callback enables the bridge, unless it is enabled, and then polls once.
+// That poll finds events that arrived before it. An event that arrives after it finds the bridge
+// enabled and makes it readable, which Go's poller reports as an edge. This holds even when the
+// port's item is still on the bridge's ready list from an earlier event. Enabling the bridge reports
+// nothing then, so the poll is needed; but each arrival wakes the watcher of the bridge, whether or
+// not the item is on the list. Go's poller does not miss the edge either, because RawConn.Read
+// forgets older edges before it calls the callback, not after.
 //
-// The goroutine that enabled the bridge disables it before its Park returns, so it cannot disable a
-// bridge that a later waiter has enabled.
+// Poll cannot disable the bridge of a goroutine that is parked or about to be: parked is set, with mu
+// held, before the callback's poll.
 type bridge struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -49,18 +52,19 @@ type bridge struct {
 	mu       sync.Mutex // held to change the item on the bridge
 	attached bool       // the port's descriptor is attached to the bridge
 	enabled  bool       // and the bridge watches it
+	parked   bool       // a goroutine in Park needs that
 	item     unix.EpollEvent
 
 	// parks counts the calls of Park, so that Poll can detect that there were none.
 	parks atomic.Uint32
 
 	// The fields below are used only by the one goroutine in Park.
-	readyFunc   func(uintptr) bool
-	poll        func() bool
-	until       time.Time
-	enabledHere bool
-	paused      bool
-	err         error
+	readyFunc func(uintptr) bool
+	poll      func() bool
+	until     time.Time
+	entered   bool // parked is set
+	paused    bool
+	err       error
 }
 
 func (b *bridge) init(port int) error {
@@ -73,7 +77,7 @@ func (b *bridge) init(port int) error {
 		return os.NewSyscallError("fcntl", err)
 	}
 	b.fd, b.port, b.ctl = fd, port, ctl
-	if err := b.watch(0); err != nil { // fails now if the system refuses nested epoll descriptors
+	if err := b.set(0); err != nil { // fails now if the system refuses nested epoll descriptors
 		unix.Close(fd)
 		return err
 	}
@@ -95,12 +99,12 @@ func (b *bridge) close() error { return b.file.Close() }
 
 // ready is the callback of RawConn.Read, which blocks if it returns false.
 func (b *bridge) ready(uintptr) bool {
-	if b.enabledHere {
+	if b.entered {
 		return true // called again: the bridge is readable
 	}
-	switch err := b.watch(unix.EPOLLIN); {
+	switch err := b.enter(); {
 	case err == nil:
-		b.enabledHere = true
+		b.entered = true
 		return b.poll()
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
 		return b.pause()
@@ -126,9 +130,27 @@ func (b *bridge) pause() bool {
 
 const pauseTime = time.Millisecond
 
-func (b *bridge) watch(events uint32) error {
+// enter enables the bridge for a Park. leave must follow.
+func (b *bridge) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.enabled {
+		if err := b.set(unix.EPOLLIN); err != nil {
+			return err
+		}
+	}
+	b.parked = true
+	return nil
+}
+
+func (b *bridge) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parked = false
+}
+
+// set sets what the bridge watches. The caller holds mu.
+func (b *bridge) set(events uint32) error {
 	op := unix.EPOLL_CTL_MOD
 	if !b.attached {
 		op = unix.EPOLL_CTL_ADD // which polls at once, as MOD does
@@ -142,17 +164,30 @@ func (b *bridge) watch(events uint32) error {
 	return nil
 }
 
+// disable disables the bridge, unless a goroutine is parked or about to park. It reports whether the bridge is disabled.
+// If it stays enabled, that costs time and no event.
+func (b *bridge) disable() bool {
+	if !b.mu.TryLock() {
+		return false
+	}
+	defer b.mu.Unlock()
+	if b.parked {
+		return false
+	}
+	return !b.enabled || b.set(0) == nil
+}
+
 // detach removes the port's descriptor from the bridge, unless a goroutine is parked or about to park.
 func (b *bridge) detach() {
 	if !b.mu.TryLock() {
 		return
 	}
 	defer b.mu.Unlock()
-	if b.enabled || !b.attached {
+	if b.parked || !b.attached {
 		return
 	}
 	if b.ctl(b.fd, unix.EPOLL_CTL_DEL, b.port, &b.item) == 0 {
-		b.attached = false
+		b.attached, b.enabled = false, false
 	}
 }
 
@@ -172,11 +207,9 @@ func (p *Poller) Park(until time.Time, poll func() bool) error {
 	b.poll, b.until, b.paused = poll, until, false
 	err := b.raw.Read(b.readyFunc)
 	b.poll = nil
-	if b.enabledHere {
-		b.enabledHere = false
-		if e := b.watch(0); e != nil && err == nil {
-			err = e
-		}
+	if b.entered {
+		b.entered = false
+		b.leave()
 	}
 	b.woken.Store(false)
 	switch {

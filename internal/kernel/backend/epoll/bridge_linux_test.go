@@ -128,7 +128,7 @@ func BenchmarkAttach(b *testing.B) {
 			defer s.many(b, n-1)()
 			for b.Loop() {
 				s.bridge.detach()
-				if err := s.bridge.watch(0); err != nil {
+				if err := s.bridge.set(0); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -160,6 +160,45 @@ func TestParkAfterDetach(t *testing.T) {
 		if attached, _ := s.state(); !attached {
 			t.Fatal("parked while the port was detached")
 		}
+	}
+}
+
+// A port that parks after each event leaves the bridge as it is, and events wake it. One that is busy disables it.
+func TestBridgeStaysEnabled(t *testing.T) {
+	s := newSubject(t)
+	calls := 0
+	s.Poller.bridge.ctl = func(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
+		calls++
+		return ctl(epfd, op, fd, ev)
+	}
+	for range 100 {
+		ended := make(chan error)
+		go func() {
+			var err error
+			for found := false; err == nil && !found; found = found || s.found() { // an edge may be that of an earlier event
+				err = s.Park(time.Time{}, func() bool { found = s.found(); return found })
+			}
+			s.found() // as a port does before it parks again
+			ended <- err
+		}()
+		await.Until(t, "a goroutine is parked", func() bool {
+			s.bridge.mu.Lock()
+			defer s.bridge.mu.Unlock()
+			return s.bridge.parked
+		})
+		s.signal(t)
+		if err := await.Value(t, ended); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, enabled := s.state(); !enabled || calls != 1 {
+		t.Fatalf("enabled %v after %d calls of epoll_ctl", enabled, calls)
+	}
+	for range few {
+		s.found()
+	}
+	if _, enabled := s.state(); enabled || calls != 2 {
+		t.Errorf("enabled %v after %d calls of epoll_ctl, although the port is busy", enabled, calls)
 	}
 }
 

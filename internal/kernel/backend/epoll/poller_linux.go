@@ -25,16 +25,20 @@ type Poller struct {
 	// the other one continues with warm caches.
 	mu sync.Mutex
 
-	// harvests counts the harvests since parks changed, and tried is set once they were enough to
-	// detach. All three are guarded by mu.
-	harvests int64
-	tried    bool
-	parks    uint32
+	// harvests counts the harvests since parks changed, quiet is set once the bridge is disabled, and
+	// tried once they were enough to detach. All are guarded by mu.
+	harvests     int64
+	quiet, tried bool
+	parks        uint32
 
 	// sockets is the number of those that were added and not deleted. It includes those that were
 	// closed without being deleted, which only delays a detach.
 	sockets atomic.Int64
 }
+
+// few is the number of harvests without a Park after which the bridge is disabled. A port that parks after each event
+// has two: one that takes the event, and one that finds no other.
+const few = 4
 
 // busy is the number of harvests without a Park after which a port with few sockets is detached from
 // its bridge. Attaching it again costs as much as detaching saves on about ten events.
@@ -113,8 +117,10 @@ func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 		return 0
 	}
 	if parks := p.bridge.parks.Load(); parks != p.parks {
-		p.parks, p.harvests, p.tried = parks, 0, false
-	} else if p.harvests++; !p.tried && p.harvests >= p.enough() {
+		p.parks, p.harvests, p.quiet, p.tried = parks, 0, false, false
+	} else if p.harvests++; !p.quiet && p.harvests >= few {
+		p.quiet = p.bridge.disable()
+	} else if !p.tried && p.harvests >= p.enough() {
 		p.tried = true
 		p.bridge.detach()
 	}
