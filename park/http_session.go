@@ -15,7 +15,9 @@ import (
 
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/serving/nethttp"
+	"github.com/socknotify/socknotify/internal/serving/nowait"
 	"github.com/socknotify/socknotify/internal/serving/parking"
+	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 	"github.com/socknotify/socknotify/internal/serving/unwrap"
 )
 
@@ -178,28 +180,28 @@ func (s *session) Read(p []byte) (int, error) {
 // wake reads the first bytes of a request that the lot has reported. If there are less than minHead, it keeps them, sets
 // s.parked and returns io.EOF, so that the connection is parked again.
 //
-// The socket has bytes, so one Read of it does not wait. A wrapper may have to wait for the rest of a record, and may hold
-// more than one Read returns.
+// The socket has bytes, so one Read of it does not wait. Another wrapper than our TLS may have to wait for the rest of a
+// record, and may hold more than one Read returns.
 func (s *session) wake(p []byte) (int, error) {
 	hc := s.hc
 	s.stage = resumed
-	n, plain := copy(p, hc.head[:hc.n]), any(hc.conn) == any(hc.base)
-	if plain {
-		hc.conn.SetReadDeadline(s.until)
-	} else {
-		hc.conn.SetReadDeadline(time.Now().Add(parking.ReadyWait))
-	}
+	n := copy(p, hc.head[:hc.n])
+	hc.conn.SetReadDeadline(s.until)
 	var err error
-	for n < minHead && err == nil {
+	if hc.isPlain() {
 		var m int
 		m, err = hc.conn.Read(p[n:])
 		n += m
-		if plain {
-			break
+	} else if t := hc.records(); t != nil {
+		socket := nowait.Of(hc.raw)
+		for m := 1; n < minHead && m > 0 && err == nil; n += m {
+			m, err = t.TryRead(p[n:], socket)
 		}
+	} else {
+		n, err = s.wakeWrapped(p, n)
 	}
 	if n < minHead {
-		if err != nil && (plain || !serving.IsTimeout(err)) {
+		if err != nil {
 			return 0, err
 		}
 		hc.n = uint8(copy(hc.head[:], p[:n]))
@@ -208,9 +210,6 @@ func (s *session) wake(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	hc.n = 0
-	if !plain {
-		hc.conn.SetReadDeadline(s.until)
-	}
 	n = copy(p, hc.withoutBreaks(p[:n]))
 	if n == 0 {
 		return hc.conn.Read(p)
@@ -219,6 +218,36 @@ func (s *session) wake(p []byte) (int, error) {
 		s.first = p[:n]
 	}
 	return n, nil
+}
+
+// wakeWrapped reads for wake until there are minHead bytes in p, which has n already, or parking.ReadyWait has passed.
+func (s *session) wakeWrapped(p []byte, n int) (int, error) {
+	conn := s.hc.conn
+	conn.SetReadDeadline(time.Now().Add(parking.ReadyWait))
+	defer conn.SetReadDeadline(s.until)
+	for n < minHead {
+		m, err := conn.Read(p[n:])
+		n += m
+		if serving.IsTimeout(err) {
+			break
+		} else if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// isPlain reports whether there is nothing above the socket.
+func (hc *httpConn) isPlain() bool { return any(hc.conn) == any(hc.base) }
+
+// records returns the connection if its TLS can be read without waiting: it is ours, and directly above the socket.
+// Otherwise it returns nil.
+func (hc *httpConn) records() *tlsrecord.Conn {
+	t, ok := hc.conn.(*tlsrecord.Conn)
+	if !ok || !t.Taken() || any(t.NetConn()) != any(hc.base) || !nowait.Of(hc.raw).OK() {
+		return nil
+	}
+	return t
 }
 
 // await reads the first bytes of a request. If none arrive while the session lingers, and net/http has consumed all
@@ -230,8 +259,8 @@ func (s *session) await(p []byte) (int, error) {
 		return hc.conn.Read(p)
 	}
 	if !s.lingers {
-		if any(hc.conn) == any(hc.base) {
-			return s.park(0) // the lot reports what has arrived
+		if t := hc.records(); hc.isPlain() || t != nil && !t.Arrived() {
+			return s.park(0) // the lot reports what the socket has
 		}
 		n, err := unwrap.ReadAhead(hc.conn, p)
 		switch {
