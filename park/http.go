@@ -35,8 +35,8 @@ import (
 //   - Shutdown answers the first request of connections that were accepted before it, as it describes.
 //   - Before Serve returns, the HTTPServer closes the parked connections.
 //
-// A connection is parked until its first byte, and when it has been idle for Linger and net/http has consumed every byte
-// that was read from it.
+// A connection is parked until its first byte, and between two requests, when net/http has consumed every byte that was
+// read from it: immediately after a request, or when it has been idle for Linger if it is busy.
 // Connections that [Lot.Park] refuses with ErrUnparkable are never parked. They are counted in Stats.Unparkable of the lot,
 // and one message for each of their types is logged to Server.ErrorLog. HTTP/2 connections are parked if the field HTTP2 is
 // set. If it is nil, net/http serves them; neither they nor, if Server.Protocols allows unencrypted HTTP/2, any unencrypted
