@@ -70,7 +70,11 @@ func endSilence(conn net.Conn) {
 	hc := conn.(silentConn).hc
 	hc.run(func() bool {
 		_, secure := unwrap.AsTLS(hc.conn)
-		return (secure || !hc.late) && hc.begin()
+		if (secure || !hc.late) && hc.begin() {
+			return true
+		}
+		hc.in.lot.engine.Relieve() // the program's ConnState may wait
+		return false
 	})
 }
 

@@ -129,6 +129,45 @@ func TestHTTPLingersWhenBusy(t *testing.T) {
 	}
 }
 
+// A ConnState hook that waits delays no other connection, although one worker of the lot serves all.
+func TestHTTPHookWaits(t *testing.T) {
+	for _, name := range []string{"idle", "silent"} {
+		t.Run(name, func(t *testing.T) {
+			clock := testclock.Install(t)
+			waits, end := make(chan bool, 1), make(chan bool)
+			var once sync.Once
+			s := newTestServer(t, func(s *HTTPServer) {
+				s.Server.IdleTimeout, s.Server.ReadHeaderTimeout = time.Hour, time.Hour
+				next := s.Server.ConnState
+				s.Server.ConnState = func(conn net.Conn, state http.ConnState) {
+					next(conn, state)
+					if state == http.StateClosed {
+						once.Do(func() {
+							waits <- true
+							<-end
+						})
+					}
+				}
+			}, nil)
+			t.Cleanup(func() { close(end) })
+			if name == "idle" {
+				s.request()
+			} else {
+				_, err := net.Dial("tcp", s.address)
+				check.OK(t, err)
+			}
+			await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
+			clock.Advance(2 * time.Hour)
+			await.Receive(t, "the hook waits", waits)
+			conn, in := s.request()
+			for range 3 {
+				await.Until(t, "parked", func() bool { return s.Stats().Parked == 1 })
+				s.ask(conn, in)
+			}
+		})
+	}
+}
+
 // A connection that cannot be registered is served without parking. Here another port has registered it.
 func TestHTTPParkingFails(t *testing.T) {
 	s := newTestServer(t, func(s *HTTPServer) { registerElsewhere(t, s.Server) }, nil)
