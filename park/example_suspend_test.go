@@ -15,29 +15,35 @@ import (
 // A waitingList has the requests that wait.
 type waitingList struct {
 	mu       sync.Mutex
-	requests []*park.Suspended
+	requests map[*park.Suspended]struct{}
 }
 
 func (l *waitingList) add(s *park.Suspended) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.requests = append(l.requests, s)
+	l.requests[s] = struct{}{}
+}
+
+func (l *waitingList) remove(s *park.Suspended) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.requests, s)
 }
 
 // resume resumes all of them, and returns their number.
 func (l *waitingList) resume() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.requests {
+	for s := range l.requests {
 		if s.Resume() {
 			n++
 		}
 	}
-	l.requests = nil
+	clear(l.requests)
 	return n
 }
 
-var waiting waitingList
+var waiting = waitingList{requests: make(map[*park.Suspended]struct{})}
 
 func userOf(r *http.Request) string { return r.URL.Query().Get("user") }
 func news(user string) string       { return "news for " + user }
@@ -45,7 +51,8 @@ func news(user string) string       { return "news for " + user }
 func poll(w http.ResponseWriter, r *http.Request) {
 	user := userOf(r) // what then needs is captured here
 	o := park.SuspendOptions{Timeout: 30 * time.Second}
-	err := park.SuspendWith(w, r, o, waiting.add, func(w http.ResponseWriter, r *http.Request) {
+	err := park.SuspendWith(w, r, o, waiting.add, func(w http.ResponseWriter, r *http.Request, s *park.Suspended) {
+		waiting.remove(s)
 		if context.Cause(r.Context()) == park.ErrWaitTimeout {
 			w.WriteHeader(http.StatusNoContent)
 			return

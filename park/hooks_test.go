@@ -74,7 +74,7 @@ func TestHTTPServerTraps(t *testing.T) {
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/wait" {
 					Suspend(w, r, func(q *Suspended) { c.P.Call("register"); q.Resume() },
-						func(w http.ResponseWriter, r *http.Request) { c.P.Call("then"); io.WriteString(w, "x") })
+						func(w http.ResponseWriter, r *http.Request, _ *Suspended) { c.P.Call("then"); io.WriteString(w, "x") })
 					return
 				}
 				io.WriteString(w, "x")

@@ -330,7 +330,7 @@ func serveWaiting(secure, ours bool) func(net.Listener, tls.Certificate) func() 
 			serve, serveTLS = s.Serve, s.ServeTLS
 			settled = func() int { n := s.Stats(); return min(n.Suspended, n.Parked) }
 		}
-		then := func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "x") }
+		then := func(w http.ResponseWriter, _ *http.Request, _ *Suspended) { io.WriteString(w, "x") }
 		srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/waiting":
@@ -346,7 +346,7 @@ func serveWaiting(secure, ours bool) func(net.Listener, tls.Certificate) func() 
 				c := make(chan struct{})
 				wait(func() { close(c) })
 				<-c
-				then(w, r)
+				then(w, r, nil)
 			default:
 				if err := Suspend(w, r, func(q *Suspended) { wait(func() { q.Resume() }) }, then); err != nil {
 					log.Fatal(err)

@@ -26,11 +26,11 @@ import (
 // Suspend makes a request wait without a goroutine. A handler of an HTTPServer calls it before it
 // has written anything, and returns. register is called before Suspend returns, and gives the
 // request to the program, which calls [Suspended.Resume] when it has an answer. After that, then is
-// called as a handler is, and answers.
+// called as a handler is, with the same Suspended, and answers.
 //
 //	func poll(w http.ResponseWriter, r *http.Request) {
-//		err := park.Suspend(w, r, queue.add, func(w http.ResponseWriter, r *http.Request) {
-//			io.WriteString(w, queue.next())
+//		err := park.Suspend(w, r, queue.add, func(w http.ResponseWriter, r *http.Request, s *park.Suspended) {
+//			io.WriteString(w, queue.take(s))
 //		})
 //		if err != nil {
 //			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -62,7 +62,7 @@ import (
 // or of Hijack before; and with socknotify.ErrInvalid if an argument is nil. Neither register nor
 // then is called in these cases, and the handler answers.
 func Suspend(w http.ResponseWriter, r *http.Request, register func(*Suspended),
-	then func(http.ResponseWriter, *http.Request)) error {
+	then func(http.ResponseWriter, *http.Request, *Suspended)) error {
 	return SuspendWith(w, r, SuspendOptions{}, register, then)
 }
 
@@ -84,7 +84,7 @@ const defaultMaxBody = 64 << 10
 
 // SuspendWith is [Suspend] with options.
 func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
-	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request, *Suspended)) error {
 	if w == nil || r == nil || register == nil || then == nil {
 		return fmt.Errorf("park: suspend: %w: nil", socknotify.ErrInvalid)
 	}
@@ -117,7 +117,7 @@ func SuspendWith(w http.ResponseWriter, r *http.Request, o SuspendOptions,
 // suspend takes the connection from net/http. It fails with http.ErrServerClosed, and has done
 // nothing then, if Shutdown has begun.
 func (o *SuspendOptions) suspend(s *session, w http.ResponseWriter, r *http.Request, body []byte,
-	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request, *Suspended)) error {
 	server := s.hc.in.server
 	buf := headBuffers.Get().(*[]byte)
 	defer headBuffers.Put(buf)
@@ -173,7 +173,7 @@ func (s *session) take(w http.ResponseWriter) (next []byte, err error) {
 
 // block waits in the handler's goroutine.
 func (o *SuspendOptions) block(w http.ResponseWriter, r *http.Request, body []byte,
-	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request, *Suspended)) error {
 	var closing <-chan struct{}
 	q := &Suspended{blocked: make(chan struct{})}
 	var since time.Duration
@@ -208,7 +208,7 @@ func (o *SuspendOptions) block(w http.ResponseWriter, r *http.Request, body []by
 	}
 	r = r.WithContext(withCause(r.Context(), cause))
 	r.Body = bodyOf(string(body))
-	then(w, r)
+	then(w, r, q)
 	return nil
 }
 

@@ -148,7 +148,7 @@ func TestSuspendBlockedEnds(t *testing.T) {
 			clock.Advance(time.Minute)
 		}()
 		check.OK(t, SuspendWith(w, r, SuspendOptions{Timeout: time.Minute}, func(*Suspended) {},
-			func(_ http.ResponseWriter, r *http.Request) { got <- context.Cause(r.Context()) }))
+			func(_ http.ResponseWriter, r *http.Request, _ *Suspended) { got <- context.Cause(r.Context()) }))
 		check.Is(t, await.Value(t, got), ErrWaitTimeout)
 	})
 	t.Run("the client goes", func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestSuspendRecorder(t *testing.T) {
 	waits := make(chan *Suspended, 1)
 	go func() { (<-waits).Resume() }()
 	register := func(q *Suspended) { waits <- q }
-	check.OK(t, Suspend(w, r, register, func(w http.ResponseWriter, r *http.Request) {
+	check.OK(t, Suspend(w, r, register, func(w http.ResponseWriter, r *http.Request, _ *Suspended) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.Context().Value(middlewareKey{}) == nil {
 			t.Errorf("%v, %v", err, r.Context())
@@ -218,7 +218,7 @@ func TestSuspendRecorder(t *testing.T) {
 		t.Fatalf("%q", w.Body)
 	}
 	r = httptest.NewRequest("POST", "/", strings.NewReader("body"))
-	err := SuspendWith(w, r, SuspendOptions{MaxBody: 3}, register, func(http.ResponseWriter, *http.Request) {})
+	err := SuspendWith(w, r, SuspendOptions{MaxBody: 3}, register, func(http.ResponseWriter, *http.Request, *Suspended) {})
 	check.Is(t, err, ErrTooLong)
 }
 
@@ -295,5 +295,5 @@ var errTest = errors.New("of the test")
 func TestSuspendBadBody(t *testing.T) {
 	body := io.MultiReader(strings.NewReader("some"), iotest.ErrReader(errTest))
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", body)
-	check.Is(t, Suspend(w, r, func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}), errTest)
+	check.Is(t, Suspend(w, r, func(*Suspended) {}, func(http.ResponseWriter, *http.Request, *Suspended) {}), errTest)
 }

@@ -14,7 +14,8 @@ import (
 // suspending returns a handler whose requests wait, and are then answered by h.
 func suspending(h http.Handler, o SuspendOptions, wait func(*Suspended)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := SuspendWith(w, r, o, wait, h.ServeHTTP); err != nil { // its body cannot be read
+		then := func(w http.ResponseWriter, r *http.Request, _ *Suspended) { h.ServeHTTP(w, r) }
+		if err := SuspendWith(w, r, o, wait, then); err != nil { // its body cannot be read
 			http.Error(w, errors.Unwrap(err).Error(), http.StatusBadRequest)
 		}
 	})

@@ -69,7 +69,7 @@ func (s *suspendStress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			})
 		}
 	}
-	err := SuspendWith(w, r, o, register, func(w http.ResponseWriter, r *http.Request) {
+	err := SuspendWith(w, r, o, register, func(w http.ResponseWriter, r *http.Request, _ *Suspended) {
 		if runs.Add(1) != 1 {
 			s.t.Error("then runs again")
 		}

@@ -50,8 +50,12 @@ func (p *poll) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "hello\n")
 		return
 	}
-	err := SuspendWith(w, r, p.options, func(q *Suspended) { p.waits <- q },
-		func(w http.ResponseWriter, r *http.Request) {
+	var own *Suspended
+	err := SuspendWith(w, r, p.options, func(q *Suspended) { own = q; p.waits <- q },
+		func(w http.ResponseWriter, r *http.Request, q *Suspended) {
+			if q != own {
+				p.t.Error("then got another Suspended than register")
+			}
 			p.ends <- context.Cause(r.Context())
 			p.answer(w, r)
 		})
@@ -239,7 +243,7 @@ func TestSuspendResumeEarly(t *testing.T) {
 		p := newPoll(t, "plain", nil, func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				check.OK(t, Suspend(w, r, func(q *Suspended) { q.Resume() },
-					func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answer\n") }))
+					func(w http.ResponseWriter, r *http.Request, _ *Suspended) { io.WriteString(w, "answer\n") }))
 			})
 		})
 		conn, in := p.dial()
@@ -775,7 +779,7 @@ func TestSuspendAgain(t *testing.T) {
 
 // Calls that make no sense fail, and the handler answers.
 func TestSuspendInvalid(t *testing.T) {
-	register, then := func(*Suspended) {}, func(http.ResponseWriter, *http.Request) {}
+	register, then := func(*Suspended) {}, func(http.ResponseWriter, *http.Request, *Suspended) {}
 	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 	check.Is(t, Suspend(nil, r, register, then), socknotify.ErrInvalid)
 	check.Is(t, Suspend(w, nil, register, then), socknotify.ErrInvalid)

@@ -189,7 +189,7 @@ func (hc *httpConn) answer(q *Suspended) {
 
 // A heldRequest is what then needs.
 type heldRequest struct {
-	then  func(http.ResponseWriter, *http.Request)
+	then  func(http.ResponseWriter, *http.Request, *Suspended)
 	head  string // see suspended_request.go
 	out   string // the header of the answer, as the handler has left it
 	forms *forms
@@ -222,7 +222,7 @@ func (q *Suspended) answer(w http.ResponseWriter, base *http.Request) {
 	in = textReader{t.out}
 	in.header(w.Header())
 	t.forms.restore(r)
-	t.then(w, r)
+	t.then(w, r, q)
 }
 
 // abandon calls then without net/http, after the connection was closed because its server has

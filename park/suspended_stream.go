@@ -26,7 +26,7 @@ type suspendedStream struct {
 // suspendStream makes a request of HTTP/2 wait. It fails with http.ErrNotSupported or
 // http.ErrServerClosed, and has done nothing then, if the request can wait only in its goroutine.
 func (o *SuspendOptions) suspendStream(w muxed.Suspender, r *http.Request, body []byte,
-	register func(*Suspended), then func(http.ResponseWriter, *http.Request)) error {
+	register func(*Suspended), then func(http.ResponseWriter, *http.Request, *Suspended)) error {
 	server := serverOf(r)
 	if server == nil {
 		return http.ErrNotSupported

@@ -22,24 +22,20 @@ import (
 type queue struct {
 	mu      sync.Mutex
 	jobs    []string
-	workers []*worker
+	workers []*park.Suspended          // they wait
+	given   map[*park.Suspended]string // jobs that match has given, until they are answered
 }
 
-// A worker waits for a job, or has one.
-type worker struct {
-	request *park.Suspended
-	job     string
-	has     bool
-}
+func newQueue() *queue { return &queue{given: make(map[*park.Suspended]string)} }
 
 // match gives jobs to workers, as long as there are both. A worker whose request has ended for
 // another reason is about to leave.
 func (q *queue) match() {
 	for len(q.jobs) > 0 && len(q.workers) > 0 {
-		w := q.workers[0]
+		s := q.workers[0]
 		q.workers = q.workers[1:]
-		if w.request.Resume() {
-			w.job, w.has, q.jobs = q.jobs[0], true, q.jobs[1:]
+		if s.Resume() {
+			q.given[s], q.jobs = q.jobs[0], q.jobs[1:]
 		}
 	}
 }
@@ -51,28 +47,29 @@ func (q *queue) put(job string) {
 	q.match()
 }
 
-func (q *queue) enter(w *worker) {
+func (q *queue) enter(s *park.Suspended) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.workers = append(q.workers, w)
+	q.workers = append(q.workers, s)
 	q.match()
 }
 
-func (q *queue) leave(w *worker) (job string, has bool) {
+func (q *queue) leave(s *park.Suspended) (job string, has bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.workers = slices.DeleteFunc(q.workers, func(other *worker) bool { return other == w })
-	return w.job, w.has
+	q.workers = slices.DeleteFunc(q.workers, func(other *park.Suspended) bool { return other == s })
+	job, has = q.given[s]
+	delete(q.given, s)
+	return job, has
 }
 
 // next answers with a job, or with 204 after half a minute and when the server ends.
 func (q *queue) next(w http.ResponseWriter, r *http.Request) {
-	me, line := new(worker), lineOf(r) // then gets no value of middleware
-	register := func(s *park.Suspended) { me.request = s; q.enter(me) }
-	err := park.SuspendWith(w, r, park.SuspendOptions{Timeout: 30 * time.Second}, register,
-		func(w http.ResponseWriter, r *http.Request) {
+	line := lineOf(r) // then gets no value of middleware
+	err := park.SuspendWith(w, r, park.SuspendOptions{Timeout: 30 * time.Second}, q.enter,
+		func(w http.ResponseWriter, r *http.Request, s *park.Suspended) {
 			defer line.write()
-			if job, has := q.leave(me); !has {
+			if job, has := q.leave(s); !has {
 				w.WriteHeader(http.StatusNoContent)
 			} else if _, err := io.WriteString(w, job); err != nil || r.Context().Err() != nil {
 				q.put(job) // the worker has gone
@@ -101,7 +98,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	q := new(queue)
+	q := newQueue()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /jobs/next", q.next)
 	mux.HandleFunc("POST /jobs", q.add)

@@ -20,7 +20,7 @@ func TestQueue(t *testing.T) {
 	var lines lockedBuffer
 	log.SetOutput(&lines)
 	defer log.SetOutput(io.Discard)
-	q := new(queue)
+	q := newQueue()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /jobs/next", q.next)
 	mux.HandleFunc("POST /jobs", q.add)

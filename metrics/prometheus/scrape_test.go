@@ -108,7 +108,7 @@ func newWorld(t *testing.T) *world {
 		web: &park.HTTPServer{Linger: -1, TimeCalls: true, Server: &http.Server{Handler: http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) {
 				park.Suspend(w, r, func(q *park.Suspended) { q.Resume() },
-					func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })
+					func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) { io.WriteString(w, "hello") })
 			})}},
 	}
 	one, two, three, four := listen(t), listen(t), listen(t), listen(t)

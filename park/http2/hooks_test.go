@@ -74,7 +74,10 @@ func (x *trapServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.events.ServeHTTP(w, r)
 	case r.URL.Path == "/wait":
 		park.Suspend(w, r, func(q *park.Suspended) { x.p.Call("register"); q.Resume() },
-			func(w http.ResponseWriter, _ *http.Request) { x.p.Call("then"); io.WriteString(w, "x") })
+			func(w http.ResponseWriter, _ *http.Request, _ *park.Suspended) {
+				x.p.Call("then")
+				io.WriteString(w, "x")
+			})
 	default:
 		io.WriteString(w, "x")
 	}

@@ -249,7 +249,8 @@ func serveStreams(what string, p *park.HTTPServer) (h http.Handler, open func() 
 		}), func() int { return tunnels.Stats().Parked / 2 }
 	default:
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := park.Suspend(w, r, func(*park.Suspended) {}, hello); err != nil {
+			if err := park.Suspend(w, r, func(*park.Suspended) {},
+				func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) { hello(w, r) }); err != nil {
 				panic(err)
 			}
 		}), func() int { return p.Stats().Suspended }

@@ -59,7 +59,7 @@ func newMixture(t testing.TB, secure bool) *mixture {
 		o := park.SuspendOptions{Timeout: 30 * time.Millisecond}
 		register := func(*park.Suspended) { m.asked.Add(1) }
 		// It fails if the client has gone already.
-		park.SuspendWith(w, r, o, register, func(w http.ResponseWriter, _ *http.Request) {
+		park.SuspendWith(w, r, o, register, func(w http.ResponseWriter, _ *http.Request, _ *park.Suspended) {
 			m.answered.Add(1)
 			io.WriteString(w, "waited")
 		})

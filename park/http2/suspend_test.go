@@ -17,7 +17,7 @@ func TestSuspend(t *testing.T) {
 		waits, causes := make(chan *park.Suspended, 1), make(chan error, 1)
 		s := parked(handler(func(w http.ResponseWriter, r *http.Request) {
 			err := park.Suspend(w, r, func(q *park.Suspended) { waits <- q },
-				func(w http.ResponseWriter, r *http.Request) {
+				func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) {
 					causes <- context.Cause(r.Context())
 					io.WriteString(w, "answer of "+r.Proto)
 				})

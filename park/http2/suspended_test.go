@@ -24,7 +24,14 @@ func suspending(o park.SuspendOptions, register func(q *park.Suspended, r *http.
 	then func(http.ResponseWriter, *http.Request)) *park.HTTPServer {
 	return parked(handler(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Kept", "yes")
-		err := park.SuspendWith(w, r, o, func(q *park.Suspended) { register(q, r) }, then)
+		var own *park.Suspended
+		err := park.SuspendWith(w, r, o, func(q *park.Suspended) { own = q; register(q, r) },
+			func(w http.ResponseWriter, r *http.Request, q *park.Suspended) {
+				if q != own {
+					panic("then got another Suspended than register")
+				}
+				then(w, r)
+			})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
@@ -118,6 +125,7 @@ func TestSuspendEnds(t *testing.T) {
 	second := make(chan error, 1)
 	s = parked(handler(func(w http.ResponseWriter, r *http.Request) {
 		first := func(q *park.Suspended) { q.Resume() }
+		then := func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) { then(w, r) }
 		must(t, park.Suspend(w, r, first, then))
 		second <- park.Suspend(w, r, first, then)
 	}))

@@ -45,7 +45,7 @@ func newHall(t *testing.T) *hall {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.waiting = append(h.waiting, s)
-		}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "now") })
+		}, func(w http.ResponseWriter, _ *http.Request, _ *park.Suspended) { fmt.Fprint(w, "now") })
 	})}, TimeCalls: true}
 	page := debug.New(debug.HTTPServer("hall", h.server))
 	web := httptest.NewServer(page)

@@ -47,7 +47,7 @@ func TestSuspendChi(t *testing.T) {
 		middleware.Compress(5), middleware.SetHeader("X-Test", "set"))
 	router.Get("/topics/{topic}/next", func(w http.ResponseWriter, r *http.Request) {
 		id := middleware.GetReqID(r.Context())
-		err := park.Suspend(w, r, func(q *park.Suspended) { waits <- q }, func(w http.ResponseWriter, r *http.Request) {
+		err := park.Suspend(w, r, func(q *park.Suspended) { waits <- q }, func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) {
 			w.Header().Set("Content-Type", "text/plain")
 			fmt.Fprintf(w, "%s %q %q %v %v %v", r.PathValue("topic"), chi.URLParam(r, "topic"),
 				middleware.GetReqID(r.Context()), id != "", chi.RouteContext(r.Context()) == nil, r.Pattern)

@@ -112,7 +112,8 @@ func suspending(h http.Handler, waits func(*http.Request)) http.Handler {
 			}()
 		}
 		o := park.SuspendOptions{HalfClose: rand.IntN(2) == 0}
-		if err := park.SuspendWith(w, r, o, register, h.ServeHTTP); err != nil { // its body cannot be read
+		then := func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) { h.ServeHTTP(w, r) }
+		if err := park.SuspendWith(w, r, o, register, then); err != nil { // its body cannot be read
 			http.Error(w, errors.Unwrap(err).Error(), http.StatusBadRequest)
 		}
 	})

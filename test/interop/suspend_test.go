@@ -96,7 +96,7 @@ func TestSuspendFrameworks(t *testing.T) {
 				server.Server.Protocols.SetHTTP2(protocol == "HTTP/2")
 				server.Server.Handler = wrap(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("X-Test", "set")
-					err := park.Suspend(w, r, func(q *park.Suspended) { waits <- q }, func(w http.ResponseWriter, r *http.Request) {
+					err := park.Suspend(w, r, func(q *park.Suspended) { waits <- q }, func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) {
 						w.WriteHeader(http.StatusAccepted)
 						fmt.Fprint(w, "answer to ", r.URL.Path)
 					})

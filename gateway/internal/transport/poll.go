@@ -64,7 +64,7 @@ func (t *Server) servePoll(ctx context.Context, w http.ResponseWriter, r *http.R
 		p.joined = true
 	}
 	o := park.SuspendOptions{Timeout: max(t.Config.Heartbeat, 0)}
-	err = park.SuspendWith(w, r, o, register, func(w http.ResponseWriter, r *http.Request) {
+	err = park.SuspendWith(w, r, o, register, func(w http.ResponseWriter, r *http.Request, _ *park.Suspended) {
 		defer t.leave(p)
 		b, err := p.finish()
 		var f *access.Denial
