@@ -12,7 +12,13 @@ import (
 // locked instructions are most of what a short critical section costs. And Enter polls a locked
 // turnstile a few times before it blocks. With more goroutines than processors a sync.Mutex does
 // not: once some of them block, each unlock wakes a waiter that finds the lock taken again, and the
-// wake-ups cost more than the critical section (docs/decisions/turnstile.md).
+// wake-ups cost more than the critical section.
+//
+// Two builds, one with each lock, ran in 10 or 15 pairs on a quiet machine with two processors. With
+// sync.Mutex BenchmarkPostWait (one goroutine) took 0.99 to 1.04 of the time, PostWaitMany (8
+// goroutines for each processor post and dequeue) 1.55 to 1.66, and PostMany (8 for each processor
+// post, four others wait) 2.02 to 2.12; with GOMAXPROCS=1 it was 0.99 to 1.11. A sync.Mutex that
+// stays below 1.15 in the last two should replace the Turnstile.
 //
 // Why no waiter is left behind: it sets turnstileCrowd in a locked state, and blocks, under the
 // crowd's mu. So the holder finds the flag when it leaves, and wakes all waiters under mu. Only
