@@ -64,7 +64,8 @@ func vet(t *testing.T, program string) ([]byte, error) {
 	return exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
 }
 
-// The tutorial has all of its programs completely.
+// The tutorial has three of its programs completely. Of the other two, which begin as the one before, it has what is new
+// and a link.
 func TestTutorial(t *testing.T) {
 	tutorial := parse("tutorial.md", read(t, "tutorial.md"))
 	programs := 0
@@ -74,7 +75,9 @@ func TestTutorial(t *testing.T) {
 		}
 		programs++
 		program := read(t, path)
-		if !slices.ContainsFunc(tutorial.blocks, func(b block) bool { return b.lang == "go" && b.text == program }) {
+		whole := slices.ContainsFunc(tutorial.blocks, func(b block) bool { return b.lang == "go" && b.text == program })
+		linked := slices.ContainsFunc(tutorial.links, func(l words) bool { return l.text == path })
+		if partly := strings.Contains(path, "step3") || strings.Contains(path, "step5"); !whole && !(partly && linked) {
 			t.Errorf("tutorial.md does not have the code of %s", path)
 		}
 	}

@@ -36,6 +36,20 @@ func TestEverySentenceHasATest(t *testing.T) {
 	}
 }
 
+// The documents stay short: what a new page adds, others lose.
+func TestWords(t *testing.T) {
+	const most = 30_000
+	n := 0
+	for _, path := range documents(t) {
+		if strings.HasPrefix(path, "../docs/") {
+			n += len(strings.Fields(read(t, path)))
+		}
+	}
+	if n > most {
+		t.Errorf("the documents have %d words; at most %d", n, most)
+	}
+}
+
 // The fact sheet in platforms.md has every row that the test prints.
 func TestFactSheetIsComplete(t *testing.T) {
 	text := read(t, "platforms.md")

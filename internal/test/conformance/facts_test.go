@@ -106,7 +106,9 @@ func tableCells(line string) (cells []string) {
 func withColumns(document string, table [][]string) string {
 	lines := strings.Split(document, "\n")
 	begin := slices.IndexFunc(lines, func(s string) bool {
-		return strings.HasPrefix(s, "| | ") && slices.Contains(tableCells(s), table[0][1])
+		cells := tableCells(s)
+		return strings.HasPrefix(s, "| | ") &&
+			slices.ContainsFunc(table[0][1:], func(name string) bool { return slices.Contains(cells, name) })
 	})
 	if begin < 0 {
 		return document
@@ -136,7 +138,7 @@ func TestWithColumns(t *testing.T) {
 	const head = "# Table\n\n| | epoll, port | kqueue |\n| --- | --- | --- |\n| *state* | run | |\n"
 	const before = head + "| idle | – | OUT |\n\nText.\n"
 	const want = head + "| idle | out | OUT |\n| data | in | |\n\nText.\n"
-	table := [][]string{{"", "epoll, port", "other"}, {"idle", "out", "x"}, {"data", "in", "y"}}
+	table := [][]string{{"", "other", "epoll, port"}, {"idle", "x", "out"}, {"data", "y", "in"}}
 	if got := withColumns(before, table); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
