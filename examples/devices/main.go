@@ -9,7 +9,7 @@
 //
 // A device that sends nothing for 90 s is closed, although the server writes to it; one that sends more than 20 messages
 // in a second is closed, too. After a restart all come back at once: AcceptRate and MaxHandshakes bound what that
-// costs, and devices wait longer after each attempt (see connectAgain in load.go).
+// costs, and devices wait longer after each attempt (see stay in load.go).
 //
 //	devices -load 5000    connects as many devices to it, from the same process, and sends each a command
 //
@@ -130,6 +130,13 @@ func (f *fleet) push(name string, command []byte) error {
 	}
 	_, err := c.Write(frameOf('c', command))
 	return err
+}
+
+// connected returns the number of devices in the registry.
+func (f *fleet) connected() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.devices)
 }
 
 // part returns a part of the connections, so that nothing is sent under the lock.

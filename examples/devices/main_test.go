@@ -161,4 +161,7 @@ func TestLoad(t *testing.T) {
 	if n := w.s.Stats().Conns; n != 50 {
 		t.Errorf("%d connections", n)
 	}
+	lost := w.connOf(nameOf(7))
+	lost.Abort()
+	await.Until(t, "the device comes back", func() bool { c := w.connOf(nameOf(7)); return c != nil && c != lost })
 }
