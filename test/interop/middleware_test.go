@@ -26,9 +26,10 @@ import (
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/park/http2"
 )
 
-// A middleware is a row of the table in docs/suspend.md.
+// A middlewareRow is a middleware of the table in docs/suspend.md.
 type middlewareRow struct {
 	name   string // as in the table
 	blocks bool   // the request waits in its goroutine
@@ -41,7 +42,11 @@ var middlewares = []middlewareRow{
 		return http.TimeoutHandler(h, time.Hour, "late")
 	}},
 	{"echo's Timeout", true, "", func(h http.Handler, _ io.Writer) http.Handler {
+		//lint:ignore SA1019 it is deprecated, and in use
 		return echoWith(h, labstackware.TimeoutWithConfig(labstackware.TimeoutConfig{Timeout: time.Hour}))
+	}},
+	{"echo's ContextTimeout", false, "", func(h http.Handler, _ io.Writer) http.Handler {
+		return echoWith(h, labstackware.ContextTimeout(time.Hour))
 	}},
 	{"gin-contrib's gzip", true, "", func(h http.Handler, _ io.Writer) http.Handler {
 		return ginWith(h, gingzip.Gzip(gingzip.DefaultCompression))
@@ -107,11 +112,12 @@ func TestSuspendMiddleware(t *testing.T) {
 		if !strings.Contains(page, row.name) {
 			t.Errorf("docs/suspend.md does not name %s", row.name)
 		}
-		t.Run(row.name, func(t *testing.T) { suspendBelow(t, row) })
+		t.Run(row.name, func(t *testing.T) { suspendBelow(t, row, false) })
+		t.Run(row.name+", HTTP/2", func(t *testing.T) { suspendBelow(t, row, true) })
 	}
 }
 
-func suspendBelow(t *testing.T, row middlewareRow) {
+func suspendBelow(t *testing.T, row middlewareRow, second bool) {
 	var logged, faults lockedBuffer
 	waits := make(chan *park.Suspended, 1)
 	answer := strings.Repeat("answer ", 1000) // long enough for those that compress
@@ -125,11 +131,15 @@ func suspendBelow(t *testing.T, row middlewareRow) {
 			t.Error(err)
 		}
 	})
-	server := park.HTTPServer{Server: &http.Server{Handler: row.wrap(h, &logged), ErrorLog: log.New(&faults, "", 0)}}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!second)
+	protocols.SetUnencryptedHTTP2(second)
+	server := park.HTTPServer{HTTP2: new(http2.Server), Server: &http.Server{Handler: row.wrap(h, &logged),
+		Protocols: protocols, ErrorLog: log.New(&faults, "", 0)}}
 	ln := listen(t)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
-	client := &http.Client{Transport: new(http.Transport)} // which asks for gzip, and decodes it
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols}} // which asks for gzip, and decodes it
 	answers := make(chan string, 1)
 	go func() {
 		res, err := client.Get("http://" + ln.Addr().String() + "/next")
@@ -144,10 +154,10 @@ func suspendBelow(t *testing.T, row middlewareRow) {
 	s := await.Receive(t, "a request that waits", waits)
 	await.Until(t, "it waits as the table says", func() bool {
 		st := server.Stats()
-		if row.blocks {
-			return st.Blocked == 1 && st.Parked == 0
+		if row.blocks { // over HTTP/2 the connection is parked nevertheless
+			return st.Suspended == 1 && st.Blocked == 1 && (second || st.Parked == 0)
 		}
-		return st.Suspended == 1 && st.Blocked == 0 && st.Parked == 1
+		return st.Suspended == 1 && st.Blocked == 0 && st.Parked > 0
 	})
 	if text := logged.String(); !strings.Contains(text, row.logs) || (row.logs == "") != (text == "") {
 		t.Errorf("logged %q before the answer; want %q", text, row.logs)
