@@ -1,0 +1,5 @@
+//go:build !linux
+
+package listener
+
+func playRole() bool { return false }
