@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/socknotify/socknotify/park"
-	h2 "github.com/socknotify/socknotify/park/http2"
+	"github.com/socknotify/socknotify/park/http2"
 )
 
 // newServer returns an HTTPServer for a listener, with the settings and hooks of Caddy's http.Server.
@@ -20,8 +20,8 @@ func newServer(of *http.Server, l *listener) *park.HTTPServer {
 	if l.config != nil {
 		s.Server.TLSConfig = l.config
 	}
-	if l.wrapper.has(http2) {
-		s.HTTP2 = &h2.Server{ExtendedConnect: strings.Contains(os.Getenv("GODEBUG"), "http2xconnect=1")} // as x/net/http2, for Caddy
+	if l.wrapper.has(partHTTP2) {
+		s.HTTP2 = &http2.Server{ExtendedConnect: strings.Contains(os.Getenv("GODEBUG"), "http2xconnect=1")} // as x/net/http2, for Caddy
 	}
 	return s
 }

@@ -53,12 +53,12 @@ type Wrapper struct {
 
 // The parts of a Wrapper.
 const (
-	idle    = "idle"
-	http2   = "http2"
-	leanTLS = "lean_tls"
+	partIdle    = "idle"
+	partHTTP2   = "http2"
+	partLeanTLS = "lean_tls"
 )
 
-var parts = []string{idle, http2, leanTLS}
+var parts = []string{partIdle, partHTTP2, partLeanTLS}
 
 // has reports whether a part is used.
 func (w *Wrapper) has(part string) bool { return len(w.Parts) == 0 || slices.Contains(w.Parts, part) }
@@ -153,7 +153,7 @@ func (w *Wrapper) WrapListener(in net.Listener) net.Listener {
 		return in
 	}
 	l := &listener{Listener: in, wrapper: w, log: log, ended: make(chan struct{})}
-	if w.has(leanTLS) {
+	if w.has(partLeanTLS) {
 		l.config = w.tlsConfig()
 	}
 	return l
