@@ -2,7 +2,6 @@ package listener
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -29,6 +28,8 @@ type listener struct {
 	closed  bool
 	serving *park.HTTPServer // nil while Caddy's server accepts
 	ended   chan struct{}    // closed when closed
+
+	closeBelow func() error // closes the listener below, once: Caddy counts the calls
 }
 
 type phase uint8
@@ -77,7 +78,7 @@ func (l *listener) park() error {
 	if !l.start(server) {
 		return l.errClosed()
 	}
-	in := &source{l: l}
+	in := &source{l: l, backlog: backlogOf(l.Listener)}
 	done := make(chan error, 1)
 	go func() { done <- l.serve(server, in) }()
 	l.log.Info("parks idle connections", zap.Bool("tls", l.secure), zap.Bool("lean_tls", !server.CryptoTLS && l.secure),
@@ -142,9 +143,9 @@ func (l *listener) Close() error {
 	l.closed = true
 	close(l.ended)
 	if l.serving == nil {
-		return l.Listener.Close()
+		return l.closeBelow()
 	}
-	end(l.serving, func() { l.Listener.Close() })
+	end(l.serving, func() { l.closeBelow() }) // the HTTPServer has closed it unless its Serve was not called
 	return nil
 }
 
@@ -166,42 +167,4 @@ func (l *listener) stats() (s park.Stats) {
 		s = l.serving.Stats()
 	}
 	return s
-}
-
-// A source is the listener of the HTTPServer.
-type source struct {
-	l      *listener
-	failed error // of Accept, for good
-}
-
-// Accept returns the next connection, without TLS if the HTTPServer adds that.
-func (s *source) Accept() (net.Conn, error) {
-	conn, err := s.l.Listener.Accept()
-	if err != nil {
-		//lint:ignore SA1019 net/http uses it
-		if e, ok := err.(net.Error); !ok || !e.Temporary() {
-			s.failed = err
-		}
-		return nil, err
-	}
-	if !s.l.secure || s.l.config == nil {
-		return conn, nil
-	}
-	t, ok := conn.(*tls.Conn)
-	if !ok {
-		conn.Close()
-		s.failed = fmt.Errorf("accepted a %T, want a *tls.Conn", conn)
-		return nil, s.failed
-	}
-	return t.NetConn(), nil
-}
-
-func (s *source) Addr() net.Addr { return s.l.Addr() }
-
-// Close closes the listener below, unless the HTTPServer has failed, and Caddy's server accepts from it.
-func (s *source) Close() error {
-	if !s.l.isClosed() {
-		return errors.New("the listener belongs to Caddy")
-	}
-	return s.l.Listener.Close()
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
@@ -152,7 +153,7 @@ func (w *Wrapper) WrapListener(in net.Listener) net.Listener {
 		log.Warn("connections are not parked: listen_protocols is set")
 		return in
 	}
-	l := &listener{Listener: in, wrapper: w, log: log, ended: make(chan struct{})}
+	l := &listener{Listener: in, wrapper: w, log: log, ended: make(chan struct{}), closeBelow: sync.OnceValue(in.Close)}
 	if w.has(partLeanTLS) {
 		l.config = w.tlsConfig()
 	}
