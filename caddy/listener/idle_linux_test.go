@@ -183,12 +183,10 @@ func TestExit(t *testing.T) {
 				}()
 				await.Receive(t, "the request reaches the backend", asked)
 			}
-			s.begin(t)
 			slow()
 			if got := p.Say("reload"); got != "loaded" {
 				t.Fatal(got)
 			}
-			s.begin(t)
 			slow()
 			p.Say("exit")
 			await.Until(t, "nothing is accepted", func() bool {
@@ -231,7 +229,6 @@ func playCaddy(args []string) {
 // awaitEnded does not wait longer than its context, and fails with its cause.
 func TestAwaitEnded(t *testing.T) {
 	s := run(t, setting{wrappers: "park", routes: "respond hello"})
-	s.begin(t)
 	conn := s.dial(t)
 	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\n") // the head is not complete
 	check.OK(t, err)

@@ -233,15 +233,6 @@ func (s *site) do(c *http.Client, method, path string, body io.Reader) (string, 
 	return string(b), err
 }
 
-// begin makes the first connection, which is not parked, with a request.
-func (s *site) begin(t testing.TB) {
-	t.Helper()
-	c := s.client(t, false)
-	_, err := s.get(c, "/")
-	check.OK(t, err)
-	c.CloseIdleConnections()
-}
-
 // countParked returns the number of parked connections that Caddy's metrics have.
 func (s *site) countParked() (n int, err error) {
 	c := s.newClient(false)

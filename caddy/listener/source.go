@@ -21,12 +21,13 @@ import (
 // would take effect only when this goroutine has returned from the system call.
 type source struct {
 	l       *listener
+	first   net.Conn // the first connection, until Accept has returned it
 	backlog *backlog // nil where a close loses no connection, or nothing can be done about it
 	failed  error    // of Accept, for good
 }
 
 // drainTime bounds the time between Close and the close of the socket.
-const drainTime = 100 * time.Millisecond
+const drainTime = time.Second
 
 // Accept returns the next connection, without TLS if the HTTPServer adds that.
 func (s *source) Accept() (net.Conn, error) {
@@ -52,6 +53,10 @@ func (s *source) Accept() (net.Conn, error) {
 
 // next accepts a connection. After Close it accepts those that the socket has, and closes it when there is none.
 func (s *source) next() (net.Conn, error) {
+	if first := s.first; first != nil {
+		s.first = nil
+		return first, nil
+	}
 	if !s.l.isClosed() {
 		conn, err := s.l.Listener.Accept()
 		if err == nil || s.backlog == nil || !s.l.isClosed() {

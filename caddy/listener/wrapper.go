@@ -26,8 +26,7 @@ func init() { caddy.RegisterModule(new(Wrapper)) }
 // request needs no goroutine and no buffer. Requests are handled by the same routes as before, and the timeouts, limits and
 // protocols of the server apply.
 //
-// It must be the last of the listener wrappers. The first connection of each listener is not parked. Connections of HTTP/3
-// are not affected. Where connections cannot be parked, they are served as without this module, and the log has the reason:
+// It must be the last of the listener wrappers. Connections of HTTP/3 are not affected. Where connections cannot be parked, they are served as without this module, and the log has the reason:
 // if the server's protocols do not include h1, if listen_protocols is set, or if a wrapper between tls and this one hides the
 // TLS connection.
 //
