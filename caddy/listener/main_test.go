@@ -26,6 +26,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/check"
@@ -325,10 +326,13 @@ func (hooking) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// A counting is a listener wrapper that counts connections that become idle.
+// A counting is a listener wrapper that counts connections that become idle, and notes the registry of the metrics.
 type counting struct{}
 
-var idled atomic.Int64
+var (
+	idled    atomic.Int64
+	registry atomic.Pointer[prometheus.Registry]
+)
 
 func (counting) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.listeners.test_count", New: func() caddy.Module { return new(counting) }}
@@ -339,6 +343,7 @@ func (counting) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
 func (counting) WrapListener(l net.Listener) net.Listener { return l }
 
 func (counting) Provision(ctx caddy.Context) error {
+	registry.Store(ctx.GetMetricsRegistry())
 	ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server).RegisterConnState(func(_ net.Conn, s http.ConnState) {
 		if s == http.StateIdle {
 			idled.Add(1)
