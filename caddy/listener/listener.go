@@ -32,6 +32,7 @@ type listener struct {
 	mu      sync.Mutex
 	closed  bool
 	serving *park.HTTPServer // nil while Caddy's server accepts
+	source  *source          // of serving
 	ended   chan struct{}    // closed when closed
 }
 
@@ -117,13 +118,12 @@ func (l *listener) park() error {
 		l.log.Warn("connections are not parked: the server has not called the hook ConnContext")
 		return nil
 	}
-	server := newServer(of, l)
-	if !l.start(server) {
-		l.first.Close()
+	server, in := newServer(of, l), &source{l: l, first: l.first, backlog: backlogOf(l.Listener)}
+	l.first = nil
+	if !l.start(server, in) {
+		in.first.Close()
 		return l.errClosed()
 	}
-	in := &source{l: l, first: l.first, backlog: backlogOf(l.Listener)}
-	l.first = nil
 	done := make(chan error, 1)
 	go func() { done <- l.serve(server, in) }()
 	l.log.Info("parks idle connections", zap.Bool("tls", l.secure), zap.Bool("lean_tls", !server.CryptoTLS && l.secure),
@@ -141,13 +141,13 @@ func (l *listener) park() error {
 }
 
 // start notes the HTTPServer for Close, unless the listener is closed already. It reports whether it was open.
-func (l *listener) start(server *park.HTTPServer) bool {
+func (l *listener) start(server *park.HTTPServer, in *source) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	l.serving = server
+	l.serving, l.source = server, in
 	l.wrapper.observe(l)
 	return true
 }
@@ -182,8 +182,8 @@ func (l *listener) resign(server *park.HTTPServer, why error) error {
 	return nil
 }
 
-// Close makes Accept fail, and begins to shut the HTTPServer down. That serves the connections that were accepted, and closes
-// the listener below first.
+// Close makes Accept fail, closes the listener below, and begins to shut the HTTPServer down, which serves the connections that
+// were accepted.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +195,9 @@ func (l *listener) Close() error {
 	if l.serving == nil {
 		return l.closeBelow()
 	}
-	end(l.serving, func() { l.closeBelow() }) // the HTTPServer has closed it unless its Serve was not called
-	return nil
+	err := l.source.end()
+	end(l.serving, func() { l.closeBelow() })
+	return err
 }
 
 func (l *listener) isClosed() bool {

@@ -75,18 +75,17 @@ func (s *source) next() (net.Conn, error) {
 
 func (s *source) Addr() net.Addr { return s.l.Addr() }
 
-// Close closes the listener below, when it has no connections left. If the HTTPServer has failed, Close does nothing: Caddy's
-// server accepts then.
-func (s *source) Close() error {
-	switch {
-	case !s.l.isClosed():
-		return nil
-	case s.backlog == nil:
+// end closes the listener below, when it has no connections left.
+func (s *source) end() error {
+	if s.backlog == nil {
 		return s.l.closeBelow()
 	}
-	time.AfterFunc(drainTime, func() { s.l.closeBelow() })
-	return s.backlog.SetDeadline(unwrap.Past) // interrupts Accept
+	time.AfterFunc(drainTime, func() { s.l.closeBelow() }) // if the HTTPServer does not call Accept
+	return s.backlog.SetDeadline(unwrap.Past)              // interrupts Accept
 }
+
+// Close is called by the HTTPServer. If that has failed, Caddy's server accepts. Otherwise end was called before.
+func (*source) Close() error { return nil }
 
 // A backlog is a listening socket, with the connections that were not accepted.
 type backlog struct {
