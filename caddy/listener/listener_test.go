@@ -2,6 +2,7 @@ package listener
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/check"
@@ -311,6 +315,38 @@ func TestAsBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the server does not make itself known, it accepts all connections, the first one included.
+func TestUnknownServer(t *testing.T) {
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.WithValue(t.Context(), caddyhttp.ServerCtxKey,
+		&caddyhttp.Server{Protocols: []string{"h1"}})})
+	defer cancel()
+	var w Wrapper
+	check.OK(t, w.Provision(ctx))
+	l := w.WrapListener(conntest.Listen(t))
+	var clients [2]net.Conn
+	for i := range clients {
+		var err error
+		clients[i], err = net.Dial("tcp", l.Addr().String())
+		check.OK(t, err)
+		defer clients[i].Close()
+	}
+	greeting, err := l.Accept()
+	check.OK(t, err)
+	_, err = greeting.Read(make([]byte, 1))
+	check.Is(t, err, io.EOF)
+	for _, client := range clients {
+		conn, err := l.Accept()
+		check.OK(t, err)
+		defer conn.Close()
+		if got, want := conn.RemoteAddr().String(), client.LocalAddr().String(); got != want {
+			t.Errorf("accepted %s, want %s", got, want)
+		}
+	}
+	check.OK(t, l.Close())
+	_, err = l.Accept()
+	check.Is(t, err, net.ErrClosed)
 }
 
 // An upgraded connection belongs to the proxy, as without the wrapper.

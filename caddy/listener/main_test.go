@@ -53,7 +53,6 @@ type setting struct {
 	secure    bool
 	wrappers  string // listener_wrappers; none if empty
 	protocols string // h1 h2 if empty
-	options   string // of the servers
 	routes    string // what answers requests; they are echoed if it is empty
 }
 
@@ -90,20 +89,19 @@ func (s *site) config(set setting) string {
 	servers {
 		protocols %[2]s
 		%[3]s
-		%[4]s
 	}
 }
-%[5]s://localhost:%[6]s {
+%[4]s://localhost:%[5]s {
 	bind 127.0.0.1
-	%[7]s
+	%[6]s
 	handle /metrics {
 		metrics
 	}
 	handle {
-		%[8]s
+		%[7]s
 	}
 }
-`, s.dir, protocols, wrappers, set.options, scheme, port, certificate, routes)
+`, s.dir, protocols, wrappers, scheme, port, certificate, routes)
 }
 
 // newSite returns a site that does not run.
