@@ -31,7 +31,8 @@ func init() { caddy.RegisterModule(new(Wrapper)) }
 // TLS connection.
 //
 // On a reload, the connections that the former configuration has accepted are served by it to the end of their first
-// request.
+// request. Hooks that other modules have registered for connections see one more for each listener, which ends at once. The
+// metrics have the gauge caddy_park_connections, with the states open and parked.
 //
 // EXPERIMENTAL: Subject to change or removal.
 type Wrapper struct {
