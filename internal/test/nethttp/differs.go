@@ -17,7 +17,7 @@ var differences = []difference{
 	{pkg: "net/http/httputil", test: "TestReverseProxyWebSocketHalfTCP/.*", why: wrapper},
 	{pkg: "net/http/httputil", test: "TestReverseProxyWebSocketCancellation", tunnels: true,
 		why: "a tunnel does not end with the context of its request, because the handler has returned"},
-	{pkg: "net/http", test: "TestTransport(ConnectionCloseOnRe(quest|sponse)|KeepAlives)/h1", sometimes: true,
+	{pkg: "net/http", test: "TestTransport(ConnectionCloseOnRe(quest|sponse)|KeepAlives|ServerClosingUnexpectedly)/h1", sometimes: true,
 		why: "the test takes net/http's own net.Conn for the connection; each request after a pause has another one, as has the second of a connection"},
 	{pkg: "net/http", test: "TestServerShutdown/h2", http2: true,
 		why: "the test reads net/http's own table of connections, in which those of park/http2 are not"},
