@@ -17,6 +17,12 @@ void sn_signal(uintptr_t event)
 	errno = error;
 }
 
+void sn_wake_waits(void)
+{
+	if (objects != NULL)
+		objects->wake();
+}
+
 BOOL sn_CloseHandle(HANDLE h)
 {
 	if (sn_is_descriptor(h))

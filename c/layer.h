@@ -35,9 +35,16 @@ struct sn_objects {
 	bool (*close)(HANDLE h);
 	// set gives an event a state. It returns false if the handle is no event's. Any thread may call it.
 	bool (*set)(HANDLE event, bool signaled);
+	// wake makes the threads that wait for objects look again.
+	void (*wake)(void);
 };
 // sn_use_objects is called once, before main. Without it there are no objects.
 void sn_use_objects(const struct sn_objects *functions);
+
+// A thread has a routine while an operation that it has begun with a completion routine has completed, and the routine was not
+// called. A wait that is alertable ends then. sn_run_routines calls the routines, without a lock.
+bool sn_has_routines(void);
+void sn_run_routines(void);
 
 // A watcher learns of the calls on the sockets for which sn_watch is on. sn_closesocket turns it off.
 enum sn_call { SN_RECEIVED, SN_WOULD_SEND, SN_ACCEPTED, SN_CONNECTED_LATER };

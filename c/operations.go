@@ -146,6 +146,8 @@ type operation struct {
 	attempt *attempt
 	// quiet is set if the call has returned the error: nothing is dequeued.
 	quiet bool
+	// routine is the sn_routine, or 0. It is called once.
+	routine uintptr
 	// buffers are those of the program, where they are several; they are received into one, and
 	// copied.
 	buffers []C.WSABUF
@@ -272,6 +274,9 @@ func (o *operation) settle(bytes int, status uintptr) {
 	if event != 0 {
 		C.sn_signal(C.uintptr_t(event))
 	}
+	if o.routine != 0 {
+		C.sn_complete_routine(C.uintptr_t(o.routine), C.ULONG_PTR(status), C.DWORD(bytes))
+	}
 }
 
 // maxGather is the size of the largest buffer that is kept with an operation's memory. It is enough
@@ -283,7 +288,7 @@ func (o *operation) recycle() {
 	o.port, o.target, o.overlapped = nil, nil, nil
 	o.from, o.fromLength, o.buffer = nil, nil, nil
 	o.first, o.accepts, o.event = nil, false, 0
-	o.attempt, o.quiet = nil, false
+	o.attempt, o.quiet, o.routine = nil, false, 0
 	o.buffers = o.buffers[:0]
 	if cap(o.gather) > maxGather {
 		o.gather = nil
@@ -295,6 +300,7 @@ func (o *operation) recycle() {
 
 // end ends an operation that has no completion of its own.
 func (o *operation) end(bytes int, status uintptr) {
+	o.routine = 0
 	o.settle(bytes, status)
 	o.recycle()
 }
@@ -335,11 +341,22 @@ func associate(handle uintptr, fd int, completion uintptr) C.uint32_t {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.port != nil && find(o.port.handle) == o.port {
-		return C.ERROR_INVALID_PARAMETER // it has a port
+	if o.hasPortLocked() {
+		return C.ERROR_INVALID_PARAMETER
 	}
 	o.port, o.completion = p, completion
 	return C.ERROR_SUCCESS
+}
+
+// hasPort reports whether the program has associated an open port.
+func (obj *object) hasPort() bool {
+	obj.mu.Lock()
+	defer obj.mu.Unlock()
+	return obj.hasPortLocked()
+}
+
+func (obj *object) hasPortLocked() bool {
+	return obj.port != nil && find(obj.port.handle) == obj.port
 }
 
 // Kinds of transfer, for snGoTransfer.
@@ -353,11 +370,11 @@ const (
 )
 
 // snGoTransfer starts to receive, send, read or write. The result is ERROR_IO_PENDING, or why
-// nothing was started.
+// nothing was started. A socket with a port has no routines.
 //
 //export snGoTransfer
 func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *C.struct_sockaddr, addressLength *C.int,
-	offset C.uint64_t, ov *C.OVERLAPPED) C.uint32_t {
+	offset C.uint64_t, ov *C.OVERLAPPED, routine C.uintptr_t) C.uint32_t {
 	obj, err := makeObject(int(fd))
 	if err != nil {
 		return operationCode(err)
@@ -365,9 +382,15 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 	if (obj.file != nil) != (kind == readKind || kind == writeKind) && obj.socket == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
+	if routine != 0 && obj.hasPort() {
+		return C.WSAEINVAL
+	}
 	o, k := obj.begin(ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
+	}
+	if o.routine = uintptr(routine); routine != 0 {
+		o.event = 0 // hEvent is the program's own
 	}
 	p := o.port
 	var b []byte
@@ -500,7 +523,7 @@ func completed(of unsafe.Pointer) {
 		code = o.failure(err)
 	}
 	if o.failsCall(code) {
-		o.quiet, o.event = true, 0
+		o.quiet, o.event, o.routine = true, 0, 0
 	}
 	if long {
 		code = C.WSAEMSGSIZE

@@ -23,8 +23,6 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 	ULONGLONG total = 0;
 	if (s > 0x7fffffff)
 		return WSAENOTSOCK;
-	if (routine)
-		return WSAEOPNOTSUPP;
 	if (count == 0 || count > MAX_BUFFERS)
 		return WSAEINVAL;
 	if (buffers == NULL || !aligned(buffers) || !aligned(o))
@@ -38,8 +36,8 @@ static DWORD usable(SOCKET s, const WSABUF *buffers, DWORD count, LPOVERLAPPED o
 		return WSAEINVAL;
 	if (atomic_load_explicit(&sn_forked, memory_order_relaxed))
 		return ERROR_NOT_SUPPORTED;
-	// The lowest bit of hEvent says that the completion is not queued.
-	uintptr_t event = o != NULL ? (uintptr_t)o->hEvent & ~(uintptr_t)SN_TAG_MASK : 0;
+	// The lowest bit of hEvent says that the completion is not queued. With a routine hEvent is the program's own.
+	uintptr_t event = o != NULL && !routine ? (uintptr_t)o->hEvent & ~(uintptr_t)SN_TAG_MASK : 0;
 	if (event != 0 && !sn_reset((HANDLE)event))
 		return ERROR_INVALID_HANDLE;
 	return 0;
@@ -74,18 +72,28 @@ static int now(bool sends, SOCKET s, const WSABUF *buffers, DWORD count, LPDWORD
 }
 
 static int transfer(int kind, SOCKET s, LPWSABUF buffers, DWORD count, LPDWORD moved, DWORD flags, void *address, int *length,
-	LPOVERLAPPED o, bool routine)
+	LPOVERLAPPED o, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
 {
-	DWORD error = usable(s, buffers, count, o, routine);
+	bool sends = kind == SEND || kind == SENDTO;
+	DWORD error = usable(s, buffers, count, o, routine != NULL);
+	if (error == 0 && sends && (flags & SN_MSG_PARTIAL) && !sn_is_stream(s))
+		error = WSAEOPNOTSUPP; // a datagram has no parts
 	if (error != 0)
 		return sn_fail_socket(error);
+	flags &= ~SN_MSG_PARTIAL; // a stream has no messages, and a call that receives never waits for more
 	if (o == NULL)
-		return now(kind == SEND || kind == SENDTO, s, buffers, count, moved, (int)flags, address, length, NULL);
+		return now(sends, s, buffers, count, moved, (int)flags, address, length, NULL);
 	if (flags != 0)
 		return sn_fail_socket(WSAEOPNOTSUPP);
-	if (kind != SEND && kind != SENDTO && (error = sn_ended(s)) != 0)
+	if (!sends && (error = sn_ended(s)) != 0)
 		return sn_fail_socket(error);
-	return sn_fail_socket(snGoTransfer(kind, (int)s, buffers, count, address, length, 0, o));
+	struct sn_routine *r = NULL;
+	if (routine != NULL && (r = sn_begin_routine(routine, o)) == NULL)
+		return sn_fail_socket(WSAENOBUFS);
+	error = snGoTransfer(kind, (int)s, buffers, count, address, length, 0, o, (uintptr_t)r);
+	if (r != NULL && error != WSA_IO_PENDING)
+		sn_drop_routine(r);
+	return sn_fail_socket(error);
 }
 
 int sn_WSARecv(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD received, LPDWORD flags, LPOVERLAPPED overlapped,
@@ -93,7 +101,7 @@ int sn_WSARecv(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD received, 
 {
 	if (flags == NULL)
 		return sn_fail_socket(WSAEFAULT);
-	return transfer(RECV, s, buffers, bufferCount, received, *flags, NULL, NULL, overlapped, routine != NULL);
+	return transfer(RECV, s, buffers, bufferCount, received, *flags, NULL, NULL, overlapped, routine);
 }
 
 int sn_WSARecvFrom(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD received, LPDWORD flags, struct sockaddr *from,
@@ -101,20 +109,20 @@ int sn_WSARecvFrom(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD receiv
 {
 	if (flags == NULL || (from == NULL) != (fromLength == NULL) || (fromLength != NULL && *fromLength < 0))
 		return sn_fail_socket(WSAEFAULT);
-	return transfer(RECVFROM, s, buffers, bufferCount, received, *flags, from, fromLength, overlapped, routine != NULL);
+	return transfer(RECVFROM, s, buffers, bufferCount, received, *flags, from, fromLength, overlapped, routine);
 }
 
 int sn_WSASend(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD sent, DWORD flags, LPOVERLAPPED overlapped,
 	LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
 {
-	return transfer(SEND, s, buffers, bufferCount, sent, flags, NULL, NULL, overlapped, routine != NULL);
+	return transfer(SEND, s, buffers, bufferCount, sent, flags, NULL, NULL, overlapped, routine);
 }
 
 int sn_WSASendTo(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD sent, DWORD flags, const struct sockaddr *to,
 	int toLength, LPOVERLAPPED overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine)
 {
 	return transfer(to != NULL ? SENDTO : SEND, s, buffers, bufferCount, sent, flags, (void *)(uintptr_t)to,
-		to != NULL ? &toLength : NULL, overlapped, routine != NULL);
+		to != NULL ? &toLength : NULL, overlapped, routine);
 }
 
 // ADDRESS is how much of the buffer of AcceptEx an address needs at least: 16 bytes more than a sockaddr_in.
@@ -195,7 +203,7 @@ int sn_WSARecvMsg(SOCKET s, sn_WSAMSG *m, LPDWORD received, LPOVERLAPPED overlap
 		return sn_fail_socket(error);
 	int *length = m->name != NULL ? &m->namelen : NULL;
 	if (overlapped != NULL)
-		return transfer(RECVFROM, s, m->lpBuffers, m->dwBufferCount, received, m->dwFlags, m->name, length, overlapped, routine != NULL);
+		return transfer(RECVFROM, s, m->lpBuffers, m->dwBufferCount, received, m->dwFlags, m->name, length, overlapped, routine);
 	error = usable(s, m->lpBuffers, m->dwBufferCount, NULL, false);
 	if (error != 0)
 		return sn_fail_socket(error);
@@ -211,7 +219,7 @@ int sn_WSASendMsg(SOCKET s, sn_WSAMSG *m, DWORD flags, LPDWORD sent, LPOVERLAPPE
 	int *length = m->name != NULL ? &m->namelen : NULL;
 	if (overlapped != NULL)
 		return transfer(m->name != NULL ? SENDTO : SEND, s, m->lpBuffers, m->dwBufferCount, sent, flags, m->name, length, overlapped,
-			routine != NULL);
+			routine);
 	error = usable(s, m->lpBuffers, m->dwBufferCount, NULL, false);
 	if (error != 0)
 		return sn_fail_socket(error);
@@ -230,6 +238,7 @@ int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWO
 		{{0x11, 0x2e, 0xda, 0x7f, 0x30, 0x86, 0x6f, 0x43, 0xa0, 0x31, 0xf5, 0x36, 0xa6, 0xee, 0xc1, 0x57}, sn_DisconnectEx},
 		{{0xc8, 0xd7, 0x89, 0xf6, 0x1f, 0x6f, 0x6b, 0x43, 0x8a, 0x53, 0xe5, 0x4f, 0xe3, 0x51, 0xc3, 0x22}, sn_WSARecvMsg},
 		{{0x12, 0xe7, 0x41, 0xa4, 0x4f, 0x75, 0xca, 0x43, 0x84, 0xa7, 0x0d, 0xee, 0x44, 0xcf, 0x60, 0x6d}, sn_WSASendMsg},
+		{{0xf0, 0x7d, 0x36, 0xb5, 0xac, 0xcb, 0xcf, 0x11, 0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}, sn_TransmitFile},
 		{{0xf2, 0x7d, 0x36, 0xb5, 0xac, 0xcb, 0xcf, 0x11, 0x95, 0xca, 0x00, 0x80, 0x5f, 0x48, 0xa1, 0x92}, sn_GetAcceptExSockaddrs},
 	};
 	(void)overlapped, (void)routine;
@@ -241,6 +250,12 @@ int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWO
 		if (code == SN_SIO_KEEPALIVE_VALS)
 			return sn_keep_alive(s, in, inLength);
 		return in == NULL || inLength < sizeof(DWORD) ? sn_fail_socket(WSAEFAULT) : sn_ioctlsocket(s, FIONBIO, in);
+	case SN_SIO_UDP_CONNRESET: // a socket that is not connected reports no port that is unreachable
+		if (in == NULL || inLength < sizeof(DWORD))
+			return sn_fail_socket(WSAEFAULT);
+		if (returned != NULL)
+			*returned = 0;
+		return *(DWORD *)in == 0 ? 0 : sn_fail_socket(WSAEOPNOTSUPP);
 	case FIONREAD:
 		if (out == NULL || outLength < sizeof(DWORD))
 			return sn_fail_socket(WSAEFAULT);
@@ -281,7 +296,7 @@ static BOOL file(int kind, HANDLE h, void *buffer, DWORD length, LPDWORD moved, 
 	WSABUF b = {length, buffer};
 	DWORD error = usable((SOCKET)h, &b, 1, o, false);
 	if (error == 0)
-		error = snGoTransfer(kind, (int)(intptr_t)h, &b, 1, NULL, NULL, (uint64_t)o->OffsetHigh << 32 | o->Offset, o);
+		error = snGoTransfer(kind, (int)(intptr_t)h, &b, 1, NULL, NULL, (uint64_t)o->OffsetHigh << 32 | o->Offset, o, 0);
 	return sn_fail(error);
 }
 

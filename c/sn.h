@@ -85,6 +85,8 @@ int sn_alert(void);
 // sn_keep_alive is WSAIoctl with SIO_KEEPALIVE_VALS.
 int sn_keep_alive(SOCKET s, const void *values, DWORD size);
 
+bool sn_is_stream(SOCKET s);
+
 // sn_message receives or sends, as sn_recv and sn_send do.
 ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
 
@@ -92,6 +94,16 @@ ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
 // for the end, and keeps errno.
 bool sn_reset(HANDLE event);
 void sn_signal(uintptr_t event);
+
+// sn_wake_waits makes the threads that wait for objects look again.
+void sn_wake_waits(void);
+
+// An sn_routine is a completion routine of an operation. sn_begin_routine returns NULL if there is no memory. Afterwards either
+// sn_drop_routine is called, because the operation was not begun, or sn_complete_routine.
+struct sn_routine;
+struct sn_routine *sn_begin_routine(LPWSAOVERLAPPED_COMPLETION_ROUTINE function, LPOVERLAPPED overlapped);
+void sn_drop_routine(struct sn_routine *r);
+void sn_complete_routine(uintptr_t routine, ULONG_PTR status, DWORD bytes);
 
 // SN_WAIT is what snGoProcess and snGoWait return if the thread must wait; it is no Windows error.
 #define SN_WAIT 0x80000001u

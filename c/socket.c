@@ -168,7 +168,7 @@ SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length)
 
 static size_t size(int length) { return length < 0 ? 0 : (size_t)length; }
 
-static bool is_stream(SOCKET s)
+bool sn_is_stream(SOCKET s)
 {
 	int type = 0;
 	socklen_t length = sizeof type;
@@ -181,7 +181,7 @@ static int receive(SOCKET s, void *buffer, int length, int flags)
 	int got = 0;
 	if (over(s))
 		return SOCKET_ERROR;
-	bool all = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && is_stream(s) &&
+	bool all = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && sn_is_stream(s) &&
 		sn_blocks(s);
 	for (;;) {
 		ssize_t n;
@@ -284,7 +284,7 @@ int sn_bind(SOCKET s, const struct sockaddr *name, socklen_t length)
 {
 	const struct sockaddr_in *in = (const void *)name; // a sockaddr_in6 begins in the same way
 	bool tcp = name != NULL && length >= sizeof *in &&
-		(name->sa_family == AF_INET || name->sa_family == AF_INET6) && is_stream(s);
+		(name->sa_family == AF_INET || name->sa_family == AF_INET6) && sn_is_stream(s);
 	int fd = sn_descriptor(s), yes = 1;
 	if (name != NULL && length < (socklen_t)(name->sa_family == AF_INET ? sizeof *in
 			: name->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : 0))

@@ -43,6 +43,7 @@ typedef const WCHAR *LPCWSTR;
 typedef BOOL *PBOOL, *LPBOOL;
 typedef DWORD *PDWORD, *LPDWORD;
 typedef LONG *PLONG, *LPLONG;
+typedef INT *PINT, *LPINT;
 typedef ULONG *PULONG;
 typedef ULONG_PTR *PULONG_PTR;
 typedef HANDLE *PHANDLE, *LPHANDLE;
@@ -53,7 +54,7 @@ typedef uint8_t UCHAR, *PUCHAR;
 typedef CHAR *PCHAR;
 typedef const CHAR *PCSTR;
 typedef CHAR *PSTR;
-typedef WCHAR *PWSTR;
+typedef WCHAR *PWSTR, *PWCHAR;
 typedef const WCHAR *PCWSTR;
 typedef USHORT *PUSHORT;
 typedef WORD *PWORD, *LPWORD;
@@ -73,6 +74,18 @@ typedef union _LARGE_INTEGER {
 	} u;
 	LONGLONG QuadPart;
 } LARGE_INTEGER, *PLARGE_INTEGER;
+
+typedef union _ULARGE_INTEGER {
+	__extension__ struct {
+		DWORD LowPart;
+		DWORD HighPart;
+	};
+	struct {
+		DWORD LowPart;
+		DWORD HighPart;
+	} u;
+	ULONGLONG QuadPart;
+} ULARGE_INTEGER, *PULARGE_INTEGER;
 
 /* A SOCKET is a descriptor of the system. */
 typedef UINT_PTR SOCKET;
@@ -190,6 +203,7 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define ERROR_NO_SYSTEM_RESOURCES 1450
 
 #define WAIT_OBJECT_0 0u
+#define WAIT_IO_COMPLETION 0xc0u
 #define WAIT_TIMEOUT 258
 #define WAIT_FAILED 0xffffffffu
 
@@ -229,12 +243,19 @@ static inline UINT32 sn_SocketNotificationRetrieveEvents(const OVERLAPPED_ENTRY 
 #define WSAEISCONN 10056
 #define WSAENOTCONN 10057
 #define WSAESHUTDOWN 10058
+#define WSAETOOMANYREFS 10059
 #define WSAETIMEDOUT 10060
 #define WSAECONNREFUSED 10061
 #define WSAELOOP 10062
 #define WSAENAMETOOLONG 10063
 #define WSAEHOSTDOWN 10064
 #define WSAEHOSTUNREACH 10065
+#define WSAENOTEMPTY 10066
+#define WSAEPROCLIM 10067
+#define WSAEUSERS 10068
+#define WSAEDQUOT 10069
+#define WSAESTALE 10070
+#define WSAEREMOTE 10071
 #define WSASYSNOTREADY 10091
 #define WSAVERNOTSUPPORTED 10092
 #define WSANOTINITIALISED 10093
@@ -295,6 +316,9 @@ typedef struct _WSABUF {
 
 typedef void (*LPWSAOVERLAPPED_COMPLETION_ROUTINE)(DWORD error, DWORD transferred, LPOVERLAPPED overlapped, DWORD flags);
 
+/* A flag of WSARecv and WSASend. The system has another at Windows' value. */
+#define SN_MSG_PARTIAL 0x800000
+
 int sn_WSARecv(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD received, LPDWORD flags, LPOVERLAPPED overlapped,
 	LPWSAOVERLAPPED_COMPLETION_ROUTINE routine);
 int sn_WSASend(SOCKET s, LPWSABUF buffers, DWORD bufferCount, LPDWORD sent, DWORD flags, LPOVERLAPPED overlapped,
@@ -309,8 +333,19 @@ void sn_GetAcceptExSockaddrs(PVOID buffer, DWORD dataLength, DWORD localLength, 
 	struct sockaddr **local, int *localSize, struct sockaddr **remote, int *remoteSize);
 BOOL sn_ConnectEx(SOCKET s, const struct sockaddr *name, int nameLength, PVOID buffer, DWORD length, LPDWORD sent,
 	LPOVERLAPPED overlapped);
+#define SN_TF_DISCONNECT 0x01u
 #define SN_TF_REUSE_SOCKET 0x02u
 BOOL sn_DisconnectEx(SOCKET s, LPOVERLAPPED overlapped, DWORD flags, DWORD reserved);
+
+/* What is sent before and after a file. */
+typedef struct sn_TRANSMIT_FILE_BUFFERS {
+	LPVOID Head;
+	DWORD HeadLength;
+	LPVOID Tail;
+	DWORD TailLength;
+} sn_TRANSMIT_FILE_BUFFERS;
+BOOL sn_TransmitFile(SOCKET s, HANDLE file, DWORD bytes, DWORD each, LPOVERLAPPED overlapped, sn_TRANSMIT_FILE_BUFFERS *around,
+	DWORD flags);
 
 typedef struct sn_WSAMSG {
 	struct sockaddr *name;
@@ -328,6 +363,7 @@ int sn_WSAIoctl(SOCKET s, DWORD code, LPVOID in, DWORD inLength, LPVOID out, DWO
 	LPOVERLAPPED overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE routine);
 
 #define SN_SIO_KEEPALIVE_VALS 0x98000004u
+#define SN_SIO_UDP_CONNRESET 0x9800000cu
 struct sn_tcp_keepalive {
 	ULONG onoff;
 	ULONG keepalivetime, keepaliveinterval; /* in milliseconds; the system counts seconds */

@@ -63,6 +63,8 @@ int sn_getnameinfo(const struct sockaddr *address, socklen_t length, char *node,
 	DWORD serviceSize, int flags);
 struct hostent *sn_gethostbyname(const char *name);
 const char *sn_gai_strerror(int error);
+int sn_WSAAddressToStringA(struct sockaddr *address, DWORD length, void *protocol, LPSTR text, LPDWORD size);
+int sn_WSAStringToAddressA(LPSTR text, INT family, void *protocol, struct sockaddr *address, LPINT length);
 
 /* Threads. */
 typedef DWORD (*LPTHREAD_START_ROUTINE)(LPVOID);
@@ -71,6 +73,10 @@ HANDLE sn_CreateThread(void *attributes, SIZE_T stackSize, LPTHREAD_START_ROUTIN
 DWORD sn_GetCurrentThreadId(void);
 DWORD sn_WaitForSingleObject(HANDLE object, DWORD timeoutMs);
 DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs);
+/* The thread calls its completion routines in a wait that is alertable, which then returns WAIT_IO_COMPLETION. */
+DWORD sn_WaitForSingleObjectEx(HANDLE object, DWORD timeoutMs, BOOL alertable);
+DWORD sn_WaitForMultipleObjectsEx(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs, BOOL alertable);
+DWORD sn_SleepEx(DWORD ms, BOOL alertable);
 DWORD sn_ResumeThread(HANDLE thread);
 void sn_ExitThread(DWORD code);
 BOOL sn_GetExitCodeThread(HANDLE thread, LPDWORD code);

@@ -2,7 +2,10 @@
 #include "../layer.h"
 #include "../include/win32.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -86,4 +89,67 @@ const char *sn_gai_strerror(int error)
 		strcpy(text, "Unknown error");
 	text[strcspn(text, "\r")] = 0;
 	return text;
+}
+
+// An address with a port is 127.0.0.1:80 or [::1]:80.
+
+int sn_WSAAddressToStringA(struct sockaddr *address, DWORD length, void *protocol, LPSTR text, LPDWORD size)
+{
+	const struct sockaddr_in *in = (const void *)address; // a sockaddr_in6 begins in the same way
+	const struct sockaddr_in6 *in6 = (const void *)address;
+	char host[INET6_ADDRSTRLEN], whole[INET6_ADDRSTRLEN + 32];
+	(void)protocol;
+	if (address == NULL || text == NULL || size == NULL)
+		return sn_fail_socket(WSAEFAULT);
+	unsigned port = length >= sizeof *in ? ntohs(in->sin_port) : 0;
+	if (address->sa_family == AF_INET && length >= sizeof *in) {
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
+		snprintf(whole, sizeof whole, port != 0 ? "%s:%u" : "%s", host, port);
+	} else if (address->sa_family == AF_INET6 && length >= sizeof *in6) {
+		char scope[16] = "";
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
+		if (in6->sin6_scope_id != 0)
+			snprintf(scope, sizeof scope, "%%%u", in6->sin6_scope_id);
+		snprintf(whole, sizeof whole, port != 0 ? "[%s%s]:%u" : "%s%s", host, scope, port);
+	} else {
+		return sn_fail_socket(WSAEINVAL);
+	}
+	DWORD needed = (DWORD)strlen(whole) + 1;
+	bool fits = *size >= needed;
+	*size = needed;
+	if (!fits)
+		return sn_fail_socket(WSAEFAULT);
+	memcpy(text, whole, needed);
+	return 0;
+}
+
+int sn_WSAStringToAddressA(LPSTR text, INT family, void *protocol, struct sockaddr *address, LPINT length)
+{
+	struct addrinfo hints = {.ai_family = family, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *list;
+	char host[INET6_ADDRSTRLEN + 32];
+	(void)protocol;
+	if (text == NULL || address == NULL || length == NULL)
+		return sn_fail_socket(WSAEFAULT);
+	if ((family != AF_INET && family != AF_INET6) || strlen(text) >= sizeof host)
+		return sn_fail_socket(WSAEINVAL);
+	strcpy(host, text);
+	char *from = host, *port = family == AF_INET ? strchr(host, ':') : NULL;
+	if (family == AF_INET6 && host[0] == '[' && (port = strchr(host, ']')) != NULL) {
+		from++;
+		*port++ = 0;
+		if (*port == 0)
+			port = NULL;
+		else if (*port != ':')
+			return sn_fail_socket(WSAEINVAL);
+	}
+	if (port != NULL)
+		*port++ = 0;
+	if (getaddrinfo(from, port, &hints, &list) != 0)
+		return sn_fail_socket(WSAEINVAL);
+	bool fits = *length >= (INT)list->ai_addrlen;
+	*length = (INT)list->ai_addrlen;
+	if (fits)
+		memcpy(address, list->ai_addr, list->ai_addrlen);
+	freeaddrinfo(list);
+	return fits ? 0 : sn_fail_socket(WSAEFAULT);
 }

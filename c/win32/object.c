@@ -122,13 +122,20 @@ static bool set(HANDLE event, bool signaled)
 	return o != NULL;
 }
 
+static void wake(void)
+{
+	pthread_mutex_lock(&sn_objects);
+	pthread_cond_broadcast(&sn_objects_changed);
+	pthread_mutex_unlock(&sn_objects);
+}
+
 BOOL sn_SetEvent(HANDLE event) { return set(event, true) || sn_fail(ERROR_INVALID_HANDLE); }
 
 BOOL sn_ResetEvent(HANDLE event) { return set(event, false) || sn_fail(ERROR_INVALID_HANDLE); }
 
 __attribute__((constructor)) static void use(void)
 {
-	static const struct sn_objects functions = {close_object, set};
+	static const struct sn_objects functions = {close_object, set, wake};
 	sn_use_objects(&functions);
 }
 
@@ -159,12 +166,10 @@ static void satisfied(HANDLE h)
 		o->signaled = false;
 }
 
-DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs)
+// await waits for objects, of which there may be none, and for routines if it is alertable. Routines are called after the lock
+// is released.
+static DWORD await(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs, BOOL alertable)
 {
-	if (count == 0 || count > 64 || objects == NULL) {
-		sn_fail(ERROR_INVALID_PARAMETER);
-		return WAIT_FAILED;
-	}
 	struct timespec until = sn_after((uint64_t)timeoutMs * 1000000);
 	DWORD result = WAIT_TIMEOUT, signaled;
 	pthread_mutex_lock(&sn_objects);
@@ -181,6 +186,10 @@ DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DW
 			result = WAIT_OBJECT_0 + (all ? 0 : (DWORD)at);
 			break;
 		}
+		if (alertable && sn_has_routines()) {
+			result = WAIT_IO_COMPLETION;
+			break;
+		}
 		if (over)
 			break;
 		if (timeoutMs == INFINITE)
@@ -189,12 +198,39 @@ DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DW
 			over = pthread_cond_timedwait(&sn_objects_changed, &sn_objects, &until) == ETIMEDOUT;
 	}
 	pthread_mutex_unlock(&sn_objects);
-	if (result == WAIT_FAILED)
-		sn_fail(ERROR_INVALID_HANDLE);
+	if (result == WAIT_IO_COMPLETION)
+		sn_run_routines();
 	return result;
+}
+
+DWORD sn_WaitForMultipleObjectsEx(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs, BOOL alertable)
+{
+	bool valid = count > 0 && count <= 64 && objects != NULL;
+	DWORD result = valid ? await(count, objects, all, timeoutMs, alertable) : WAIT_FAILED;
+	if (result == WAIT_FAILED)
+		sn_fail(valid ? ERROR_INVALID_HANDLE : ERROR_INVALID_PARAMETER);
+	return result;
+}
+
+DWORD sn_WaitForMultipleObjects(DWORD count, const HANDLE *objects, BOOL all, DWORD timeoutMs)
+{
+	return sn_WaitForMultipleObjectsEx(count, objects, all, timeoutMs, FALSE);
 }
 
 DWORD sn_WaitForSingleObject(HANDLE object, DWORD timeoutMs)
 {
-	return sn_WaitForMultipleObjects(1, &object, FALSE, timeoutMs);
+	return sn_WaitForMultipleObjectsEx(1, &object, FALSE, timeoutMs, FALSE);
+}
+
+DWORD sn_WaitForSingleObjectEx(HANDLE object, DWORD timeoutMs, BOOL alertable)
+{
+	return sn_WaitForMultipleObjectsEx(1, &object, FALSE, timeoutMs, alertable);
+}
+
+DWORD sn_SleepEx(DWORD ms, BOOL alertable)
+{
+	if (alertable)
+		return await(0, NULL, FALSE, ms, TRUE) == WAIT_IO_COMPLETION ? WAIT_IO_COMPLETION : 0;
+	sn_Sleep(ms);
+	return 0;
 }

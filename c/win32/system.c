@@ -63,6 +63,8 @@ static const struct {
 	FUNCTION(SetEvent),
 	FUNCTION(SetLastError),
 	FUNCTION(Sleep),
+	FUNCTION(SleepEx),
+	FUNCTION(TransmitFile),
 	FUNCTION(WSAEnumNetworkEvents),
 	FUNCTION(WSAEventSelect),
 	FUNCTION(WSAGetOverlappedResult),

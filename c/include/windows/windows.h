@@ -65,6 +65,8 @@ typedef const TCHAR *LPCTSTR, *PCTSTR;
 #define E_FAIL ((HRESULT)0x80004005)
 #define E_INVALIDARG ((HRESULT)0x80070057)
 #define E_OUTOFMEMORY ((HRESULT)0x8007000e)
+#define HRESULT_FROM_WIN32(error) \
+	((HRESULT)(error) <= 0 ? (HRESULT)(error) : (HRESULT)(((error) & 0xffff) | 0x80070000))
 #define SUCCEEDED(result) ((HRESULT)(result) >= 0)
 #define FAILED(result) ((HRESULT)(result) < 0)
 #define UNREFERENCED_PARAMETER(p) ((void)(p))
@@ -164,6 +166,7 @@ static inline int sn_MessageBoxA(HWND owner, LPCSTR text, LPCSTR caption, UINT t
 
 /* The HANDLE of an open file. */
 #define _get_osfhandle(descriptor) ((intptr_t)(descriptor))
+#define _fileno fileno
 #define _open_osfhandle(handle, flags) ((int)(handle))
 
 #define GetSystemInfo sn_GetSystemInfo
@@ -178,9 +181,8 @@ static inline int sn_MessageBoxA(HWND owner, LPCSTR text, LPCSTR caption, UINT t
 #define GetExitCodeThread sn_GetExitCodeThread
 #define WaitForSingleObject sn_WaitForSingleObject
 #define WaitForMultipleObjects sn_WaitForMultipleObjects
-#define WaitForSingleObjectEx(object, ms, alertable) sn_WaitForSingleObject((object), (ms))
-#define WaitForMultipleObjectsEx(count, objects, all, ms, alertable) \
-	sn_WaitForMultipleObjects((count), (objects), (all), (ms))
+#define WaitForSingleObjectEx sn_WaitForSingleObjectEx
+#define WaitForMultipleObjectsEx sn_WaitForMultipleObjectsEx
 #define MAXIMUM_WAIT_OBJECTS 64
 #define CreateEvent sn_CreateEvent
 #define CreateEventA sn_CreateEvent
@@ -196,13 +198,6 @@ static inline BOOL sn_SwitchToThread(void) { return sched_yield() == 0; }
 #define YieldProcessor() __asm__ __volatile__("" ::: "memory")
 
 #define Sleep sn_Sleep
-/* No completion routine ends it. */
-static inline DWORD sn_SleepEx(DWORD ms, BOOL alertable)
-{
-	(void)alertable;
-	sn_Sleep(ms);
-	return 0;
-}
 #define SleepEx sn_SleepEx
 
 /* There is no debugger that reads texts. */
@@ -244,6 +239,21 @@ static inline void sn_get_time(SYSTEMTIME *to, struct tm *(*convert)(const time_
 }
 #define GetSystemTime(to) sn_get_time((to), gmtime_r)
 #define GetLocalTime(to) sn_get_time((to), localtime_r)
+
+/* A FILETIME counts 100 ns from the year 1601. */
+typedef struct _FILETIME {
+	DWORD dwLowDateTime, dwHighDateTime;
+} FILETIME, *PFILETIME, *LPFILETIME;
+static inline void sn_GetSystemTimeAsFileTime(FILETIME *to)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	ULONGLONG n = ((ULONGLONG)now.tv_sec + 11644473600u) * 10000000 + (ULONGLONG)now.tv_nsec / 100;
+	to->dwLowDateTime = (DWORD)n;
+	to->dwHighDateTime = (DWORD)(n >> 32);
+}
+#define GetSystemTimeAsFileTime sn_GetSystemTimeAsFileTime
+#define GetSystemTimePreciseAsFileTime sn_GetSystemTimeAsFileTime
 
 static inline DWORD sn_GetTickCount(void) { return (DWORD)sn_GetTickCount64(); }
 #define GetTickCount sn_GetTickCount

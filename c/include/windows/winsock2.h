@@ -117,7 +117,15 @@ typedef struct sockaddr_in SOCKADDR_IN, *PSOCKADDR_IN, *LPSOCKADDR_IN;
 typedef struct sockaddr_storage SOCKADDR_STORAGE, *PSOCKADDR_STORAGE;
 typedef struct in_addr IN_ADDR, *PIN_ADDR;
 typedef struct hostent HOSTENT, *PHOSTENT;
+typedef struct addrinfo ADDRINFO;
+typedef sa_family_t ADDRESS_FAMILY;
 typedef struct timeval TIMEVAL;
+#define WSAAddressToStringA sn_WSAAddressToStringA
+#define WSAStringToAddressA sn_WSAStringToAddressA
+#ifndef UNICODE
+#define WSAAddressToString WSAAddressToStringA
+#define WSAStringToAddress WSAStringToAddressA
+#endif
 typedef struct linger LINGER, *PLINGER, *LPLINGER;
 
 #define SOMAXCONN_HINT(n) (n)
@@ -151,8 +159,9 @@ typedef HANDLE WSAEVENT, *LPWSAEVENT;
 #define WSASetEvent sn_SetEvent
 #define WSAResetEvent sn_ResetEvent
 #define WSACloseEvent sn_CloseHandle
+#define WSA_WAIT_IO_COMPLETION WAIT_IO_COMPLETION
 #define WSAWaitForMultipleEvents(count, events, all, ms, alertable) \
-	sn_WaitForMultipleObjects((count), (events), (all), (ms))
+	sn_WaitForMultipleObjectsEx((count), (events), (all), (ms), (alertable))
 
 typedef sn_WSANETWORKEVENTS WSANETWORKEVENTS, *LPWSANETWORKEVENTS;
 #define WSAEventSelect sn_WSAEventSelect
@@ -161,11 +170,16 @@ typedef sn_WSANETWORKEVENTS WSANETWORKEVENTS, *LPWSANETWORKEVENTS;
 typedef sn_pollfd WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
 #define WSAPoll sn_WSAPoll
 
+#define MSG_PARTIAL SN_MSG_PARTIAL
 #define WSARecv sn_WSARecv
 #define WSASend sn_WSASend
 #define WSARecvFrom sn_WSARecvFrom
 #define WSASendTo sn_WSASendTo
 #define WSAIoctl sn_WSAIoctl
+#define IOC_VENDOR 0x18000000u
+#define _WSAIOW(group, number) (0x80000000u | (group) | (number))
+#define _WSAIOR(group, number) (0x40000000u | (group) | (number))
+#define _WSAIORW(group, number) (0xc0000000u | (group) | (number))
 
 /* Messages with data of other protocols, such as IP_PKTINFO. */
 typedef sn_WSAMSG WSAMSG, *PWSAMSG, *LPWSAMSG;

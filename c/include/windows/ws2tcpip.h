@@ -7,6 +7,12 @@
 typedef struct sockaddr_in6 SOCKADDR_IN6, *PSOCKADDR_IN6, *LPSOCKADDR_IN6;
 typedef struct in6_addr IN6_ADDR, *PIN6_ADDR;
 typedef struct addrinfo ADDRINFOA, *PADDRINFOA;
+typedef struct in6_pktinfo IN6_PKTINFO, *PIN6_PKTINFO;
+/* Both kinds of addresses have the port at the same place. */
+#define SS_PORT(address) (((struct sockaddr_in *)(void *)(address))->sin_port)
+#define GetAddrInfoA getaddrinfo
+#define FreeAddrInfoA freeaddrinfo
+#define GetNameInfoA getnameinfo
 #define InetPtonA inet_pton
 #define InetNtopA inet_ntop
 

@@ -107,6 +107,11 @@ int main(void)
 	closesocket(s[0]);
 	closesocket(refused);
 
+	BOOL resets = FALSE;
+	s[0] = socket(AF_INET, SOCK_DGRAM, 0);
+	n = WSAIoctl(s[0], SIO_UDP_CONNRESET, &resets, sizeof resets, NULL, 0, &seconds, NULL, NULL);
+	printf("SIO_UDP_CONNRESET: %d\n", n);
+	closesocket(s[0]);
 	s[0] = socket(AF_INET, 99, 0);
 	printf("an unknown type: %s, %d\n", s[0] == INVALID_SOCKET ? "none" : "a socket", WSAGetLastError());
 	s[0] = socket(AF_INET, 99, IPPROTO_TCP);

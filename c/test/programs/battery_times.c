@@ -3,6 +3,7 @@
 
 #include <direct.h>
 #include <mmsystem.h>
+#include <time.h>
 #include <timeapi.h>
 #include <ws2ipdef.h>
 
@@ -29,6 +30,10 @@ int main(void)
 	printf("timeEndPeriod: %u\n", (unsigned)timeEndPeriod(1));
 	GetSystemTime(&later);
 	printf("timeGetTime: %d, GetSystemTime: %d\n", took >= 1090 && took < 60000, (seconds(&later) - seconds(&utc) + 86400) % 86400 >= 1);
+	FILETIME since;
+	GetSystemTimeAsFileTime(&since);
+	unsigned long long now = ((unsigned long long)since.dwHighDateTime << 32 | since.dwLowDateTime) / 10000000 - 11644473600u;
+	printf("GetSystemTimeAsFileTime: %d\n", now + 60 > (unsigned long long)time(NULL) && now < (unsigned long long)time(NULL) + 60);
 	OutputDebugStringA("a text\n");
 	OutputDebugStringW(L"a text\n");
 	printf("_mkdir: %d\n", _mkdir("battery_times.d"));

@@ -72,6 +72,13 @@ int main(void)
 		bind((int)s, (SOCKADDR *)&address, length) != 0 || getsockname(s, (SOCKADDR *)&address, &length) != 0 ||
 		address.sin_port == 0 || closesocket(s) != 0)
 		return 8;
+	SOCKADDR_STORAGE any = {0};
+	any.ss_family = AF_INET6;
+	SS_PORT(&any) = htons(80);
+	INETADDR_SETLOOPBACK((SOCKADDR *)&any);
+	const SOCKADDR_IN6 *at6 = (SOCKADDR_IN6 *)&any;
+	if (at6->sin6_port != 0 || at6->sin6_family != AF_INET6 || !IN6_IS_ADDR_LOOPBACK(&at6->sin6_addr))
+		return 10;
 	SYSTEM_INFO info;
 	GetSystemInfo(&info);
 	if (info.dwNumberOfProcessors == 0 || info.dwPageSize < 4096 || info.dwActiveProcessorMask == 0)
