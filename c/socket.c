@@ -149,6 +149,8 @@ SOCKET sn_socket(int family, int type, int protocol)
 	int fd = socket(family, type, protocol);
 	if (fd < 0 && errno == EINVAL) // for a type that is unknown
 		return (SOCKET)(LONG_PTR)sn_fail_socket(WSAESOCKTNOSUPPORT);
+	if (fd >= 0 && family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int)); // the default on Windows
 	return (SOCKET)(LONG_PTR)fd;
 }
 

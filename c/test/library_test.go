@@ -293,7 +293,7 @@ func TestThreadSanitizer(t *testing.T) {
 		args []string
 	}{
 		{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"reuse", nil},
-		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil}, {"battery_handles", nil}, {"battery_states", nil}, {"battery_netevents", nil}, {"exhausted", nil},
+		{"edge", nil}, {"events", nil}, {"console", nil}, {"battery", nil}, {"battery_handles", nil}, {"battery_states", nil}, {"battery_netevents", nil}, {"battery_routines", nil}, {"exhausted", nil},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)

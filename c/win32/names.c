@@ -99,13 +99,15 @@ int sn_WSAAddressToStringA(struct sockaddr *address, DWORD length, void *protoco
 	const struct sockaddr_in6 *in6 = (const void *)address;
 	char host[INET6_ADDRSTRLEN], whole[INET6_ADDRSTRLEN + 32];
 	(void)protocol;
-	if (address == NULL || text == NULL || size == NULL)
+	if (address == NULL || text == NULL || size == NULL || length < sizeof *in)
 		return sn_fail_socket(WSAEFAULT);
-	unsigned port = length >= sizeof *in ? ntohs(in->sin_port) : 0;
-	if (address->sa_family == AF_INET && length >= sizeof *in) {
+	unsigned port = ntohs(in->sin_port);
+	if (address->sa_family == AF_INET) {
 		inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
 		snprintf(whole, sizeof whole, port != 0 ? "%s:%u" : "%s", host, port);
-	} else if (address->sa_family == AF_INET6 && length >= sizeof *in6) {
+	} else if (address->sa_family == AF_INET6) {
+		if (length < sizeof *in6)
+			return sn_fail_socket(WSAEFAULT);
 		char scope[16] = "";
 		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
 		if (in6->sin6_scope_id != 0)

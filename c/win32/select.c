@@ -102,6 +102,8 @@ failed:
 	return error != 0 ? sn_fail_socket(error) : result;
 }
 
+#define READABLE (POLLIN | POLLRDNORM) // either asks for data, and is what Windows names POLLRDNORM
+
 // with_end returns what poll has found. The end of a stream is POLLHUP on Windows, once there is no data.
 static short with_end(const struct pollfd *p)
 {
@@ -109,7 +111,7 @@ static short with_end(const struct pollfd *p)
 	if (!(p->revents & POLLRDHUP))
 		return p->revents;
 	short found = (short)(p->revents & ~POLLRDHUP);
-	return ioctl(p->fd, FIONREAD, &left) == 0 && left == 0 ? (short)((found & ~POLLIN) | POLLHUP) : found;
+	return ioctl(p->fd, FIONREAD, &left) == 0 && left == 0 ? (short)((found & ~READABLE) | POLLHUP) : found;
 }
 
 int sn_WSAPoll(sn_pollfd *fds, ULONG count, INT timeoutMs)
@@ -124,7 +126,7 @@ int sn_WSAPoll(sn_pollfd *fds, ULONG count, INT timeoutMs)
 	int invalid = 0, n = 0;
 	for (ULONG i = 0; i < count; i++) {
 		short asked = fds[i].events;
-		native[i] = (struct pollfd){sn_descriptor(fds[i].fd), (short)(asked & POLLIN ? asked | POLLRDHUP : asked), 0};
+		native[i] = (struct pollfd){sn_descriptor(fds[i].fd), (short)(asked & READABLE ? asked | POLLRDHUP : asked), 0};
 		invalid += native[i].fd < 0;
 	}
 	struct timespec until;

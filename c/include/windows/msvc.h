@@ -51,7 +51,8 @@ struct sn_leave {};
 #else
 #define __try
 #define __except(filter) if (0)
-#define __finally
+#define __leave goto sn_leave /* of a function with one such block */
+#define __finally sn_leave: __attribute__((unused));
 #endif
 #define EXCEPTION_EXECUTE_HANDLER 1
 

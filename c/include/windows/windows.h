@@ -67,6 +67,7 @@ typedef const TCHAR *LPCTSTR, *PCTSTR;
 #define E_OUTOFMEMORY ((HRESULT)0x8007000e)
 #define HRESULT_FROM_WIN32(error) \
 	((HRESULT)(error) <= 0 ? (HRESULT)(error) : (HRESULT)(((error) & 0xffff) | 0x80070000))
+typedef LONG NTSTATUS;
 #define SUCCEEDED(result) ((HRESULT)(result) >= 0)
 #define FAILED(result) ((HRESULT)(result) < 0)
 #define UNREFERENCED_PARAMETER(p) ((void)(p))
@@ -351,11 +352,22 @@ static inline void sn_InitializeCriticalSection(CRITICAL_SECTION *c)
 	pthread_mutexattr_destroy(&recursive);
 }
 #define InitializeCriticalSection sn_InitializeCriticalSection
-#define InitializeCriticalSectionAndSpinCount(c, spins) (sn_InitializeCriticalSection(c), TRUE)
-#define DeleteCriticalSection(c) ((void)pthread_mutex_destroy(&(c)->lock))
-#define EnterCriticalSection(c) ((void)pthread_mutex_lock(&(c)->lock))
-#define TryEnterCriticalSection(c) (pthread_mutex_trylock(&(c)->lock) == 0)
-#define LeaveCriticalSection(c) ((void)pthread_mutex_unlock(&(c)->lock))
+static inline BOOL sn_InitializeCriticalSectionAndSpinCount(CRITICAL_SECTION *c, DWORD spins)
+{
+	(void)spins;
+	sn_InitializeCriticalSection(c);
+	return TRUE;
+}
+#define InitializeCriticalSectionAndSpinCount sn_InitializeCriticalSectionAndSpinCount
+/* These are functions, so that a program may write ::EnterCriticalSection. */
+static inline void sn_DeleteCriticalSection(CRITICAL_SECTION *c) { pthread_mutex_destroy(&c->lock); }
+static inline void sn_EnterCriticalSection(CRITICAL_SECTION *c) { pthread_mutex_lock(&c->lock); }
+static inline BOOL sn_TryEnterCriticalSection(CRITICAL_SECTION *c) { return pthread_mutex_trylock(&c->lock) == 0; }
+static inline void sn_LeaveCriticalSection(CRITICAL_SECTION *c) { pthread_mutex_unlock(&c->lock); }
+#define DeleteCriticalSection sn_DeleteCriticalSection
+#define EnterCriticalSection sn_EnterCriticalSection
+#define TryEnterCriticalSection sn_TryEnterCriticalSection
+#define LeaveCriticalSection sn_LeaveCriticalSection
 
 /* Atomic operations. They return the old value, except Increment, Decrement, which return the new one. */
 #define InterlockedIncrement(p) __atomic_add_fetch((p), 1, __ATOMIC_SEQ_CST)
@@ -398,5 +410,9 @@ static inline void sn_InitializeCriticalSection(CRITICAL_SECTION *c)
 #define MemoryBarrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
 #include "crt.h"
+
+#ifndef WIN32_LEAN_AND_MEAN
+#include "winsock2.h"
+#endif
 
 #endif

@@ -8,7 +8,9 @@
 
 #include "windows.h"
 
+#define nfds_t sn_system_nfds_t /* Winsock has none */
 #include <poll.h>
+#undef nfds_t
 
 #define ProcessSocketNotifications sn_ProcessSocketNotifications
 #define SocketNotificationRetrieveEvents sn_SocketNotificationRetrieveEvents

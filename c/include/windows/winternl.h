@@ -4,6 +4,4 @@
 
 #include "windows.h"
 
-typedef LONG NTSTATUS;
-
 #endif

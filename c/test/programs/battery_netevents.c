@@ -42,7 +42,7 @@ static void polls(const char *name, SOCKET s, short events, int ms)
 {
 	WSAPOLLFD p = {s, events, 0x7fff};
 	int n = WSAPoll(&p, 1, ms);
-	printf("%s, WSAPoll: %d%s%s%s%s%s\n", name, n, p.revents & POLLIN ? " in" : "", p.revents & POLLOUT ? " out" : "",
+	printf("%s, WSAPoll: %d%s%s%s%s%s\n", name, n, p.revents & (POLLIN | POLLRDNORM) ? " in" : "", p.revents & POLLOUT ? " out" : "",
 		p.revents & POLLERR ? " err" : "", p.revents & POLLHUP ? " hup" : "", p.revents & POLLNVAL ? " nval" : "");
 }
 
@@ -116,6 +116,7 @@ int main(void)
 	comes("ended", s, FD_CLOSE);
 	none("ended", s);
 	polls("ended", s, POLLIN, PATIENCE);
+	polls("ended, POLLRDNORM", s, POLLRDNORM, PATIENCE);
 	need(WSAEventSelect(s, NULL, 0) == 0, "WSAEventSelect");
 	printf("FIONBIO: %d\n", ioctlsocket(s, FIONBIO, &off));
 	closesocket(c);
@@ -159,6 +160,7 @@ int main(void)
 	connected(pair, 1);
 	need(send(pair[0], "x", 1, 0) == 1, "send");
 	polls("with data", pair[1], POLLIN, PATIENCE);
+	polls("with data, POLLRDNORM", pair[1], POLLRDNORM, PATIENCE);
 	need(WSAEventSelect(pair[1], event, FD_READ | FD_WRITE) == 0, "WSAEventSelect");
 	comes("asked late", pair[1], FD_READ | FD_WRITE);
 	closesocket(pair[0]);

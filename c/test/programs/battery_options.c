@@ -107,6 +107,12 @@ int main(void)
 	closesocket(s[0]);
 	closesocket(refused);
 
+	DWORD only = 7;
+	s[0] = socket(AF_INET6, SOCK_STREAM, 0);
+	size = sizeof only;
+	n = getsockopt(s[0], IPPROTO_IPV6, IPV6_V6ONLY, (char *)&only, &size);
+	printf("IPV6_V6ONLY: %d, %u\n", n, (unsigned)only);
+	closesocket(s[0]);
 	BOOL resets = FALSE;
 	s[0] = socket(AF_INET, SOCK_DGRAM, 0);
 	n = WSAIoctl(s[0], SIO_UDP_CONNRESET, &resets, sizeof resets, NULL, 0, &seconds, NULL, NULL);

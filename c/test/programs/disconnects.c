@@ -1,4 +1,4 @@
-// Sockets that DisconnectEx gives back for the next connection: AcceptEx and ConnectEx use them, and their port and key
+// Sockets that DisconnectEx, or TransmitFile without a file, gives back for the next connection: AcceptEx and ConnectEx use them, and their port and key
 // stay. Operations that are in flight end.
 #include "overlapped.h"
 
@@ -21,7 +21,11 @@ static void echoes(SOCKET s, ULONG_PTR key, SOCKET peer)
 static void disconnects(SOCKET s, ULONG_PTR key, SOCKET peer)
 {
 	OVERLAPPED o = {0};
-	BEGINS(sn_DisconnectEx(s, &o, TF_REUSE_SOCKET, 0));
+	static int turn;
+	if (turn++ % 2 == 0)
+		BEGINS(sn_DisconnectEx(s, &o, TF_REUSE_SOCKET, 0));
+	else
+		BEGINS(TransmitFile(s, NULL, 0, 0, &o, NULL, TF_DISCONNECT | TF_REUSE_SOCKET));
 	completion(&o, key, 0, 0);
 	IS(recv(peer, b, sizeof b, 0), 0);
 	IS(closesocket(peer), 0);
