@@ -120,6 +120,12 @@ func (o *operation) program() *operation {
 // waits with the socket.
 func (o *operation) await(connection int, buffer []byte) bool {
 	acceptingMu.Lock()
+	first := accepting[connection].first
+	acceptingMu.Unlock()
+	if first != nil {
+		first.wait() // the program may have dequeued its completion already
+	}
+	acceptingMu.Lock()
 	defer acceptingMu.Unlock()
 	if accepting[connection].o != nil {
 		return false
@@ -268,6 +274,12 @@ func (o *operation) receiveFirst() {
 	}
 	o.forget() // before the program can use the number of the socket again
 	o.ended(code)
+}
+
+// wait returns when receiveFirst, if it is at work, has removed the AcceptEx from accepting.
+func (f *firstReceive) wait() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 }
 
 // cancel cancels the accept, or the start of the receive. It returns false if the receive has

@@ -72,7 +72,8 @@ int main(void)
 		bind((int)s, (SOCKADDR *)&address, length) != 0 || getsockname(s, (SOCKADDR *)&address, &length) != 0 ||
 		address.sin_port == 0 || closesocket(s) != 0)
 		return 8;
-	SOCKADDR_STORAGE any = {0};
+	SOCKADDR_STORAGE any;
+	ZeroMemory(&any, sizeof any);
 	any.ss_family = AF_INET6;
 	SS_PORT(&any) = htons(80);
 	INETADDR_SETLOOPBACK((SOCKADDR *)&any);
