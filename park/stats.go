@@ -24,7 +24,7 @@ type Stats struct {
 	// BytesForth and BytesBack count what Tunnels have moved, from the first connection of each to
 	// the second and back.
 	BytesForth, BytesBack uint64
-	// Copied counts upgraded connections that the handler of Tunnels.ReverseProxy has left to the
+	// Copied counts upgraded connections that a ReverseProxy or a Handler of Tunnels has left to the
 	// proxy's own copying.
 	Copied uint64
 

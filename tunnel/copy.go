@@ -70,7 +70,7 @@ func (s *tunnelSide) transfer(c copying) error {
 	switch own := c == copyOwn; {
 	case s.rest != nil:
 		return nil
-	case s.eof:
+	case s.eof, s.parts && !s.isDone():
 		return s.endStream()
 	case own != s.alone:
 		return nil // the side is parked before it is read, or has its own goroutine
@@ -81,7 +81,7 @@ func (s *tunnelSide) transfer(c copying) error {
 	defer tunnelBuffers.Put(buf)
 	for i := 0; i < carrier.MaxReads || c == copyOwn; i++ {
 		n, err := s.read(from, buf[:], c)
-		if n > 0 {
+		if n > 0 && !s.parts {
 			if err := s.forward(buf[:n], true, nil); err != nil {
 				return err
 			}
@@ -134,6 +134,7 @@ func (s *tunnelSide) forward(b []byte, clone bool, by carrier.Socket) (err error
 		n, err = to.(carrier.DirectCarrier).WriteBy(by, b)
 	}
 	s.sent.Add(uint64(n))
+	s.track(b[:n])
 	if err == nil && n < len(b) {
 		err = to.Failure()
 	}
@@ -239,10 +240,11 @@ func (s *tunnelSide) startFlow(before int) bool {
 		return false
 	}
 	var pipe *nowait.Pipe
-	if from.Spliced() && to.Spliced() {
+	spliced := from.Spliced() && to.Spliced() && s.of.frames == nil
+	if spliced {
 		pipe = nowait.TakePipe()
 	}
-	if pipe == nil && (from.Spliced() && to.Spliced() || before < flowReads) {
+	if pipe == nil && (spliced || before < flowReads) {
 		return false
 	}
 	s.of.in.group.Goroutines.Go(func() { s.flow(pipe) })
@@ -337,7 +339,7 @@ func (s *tunnelSide) pumpBytes(from, to carrier.Socket) error {
 			return os.ErrDeadlineExceeded
 		}
 		n, err := c.ReadBy(from, buf[:])
-		if n > 0 {
+		if n > 0 && !s.parts {
 			if err := s.forward(buf[:n], true, to); err != nil {
 				return err
 			}
@@ -371,8 +373,12 @@ func (s *tunnelSide) ended() error {
 func (s *tunnelSide) endStream() error {
 	p := s.peer()
 	s.of.mu.Lock()
+	before := s.done
 	s.done = true
 	s.of.mu.Unlock()
+	if before {
+		return nil // by a farewell
+	}
 	s.of.in.lot().Relieve()
 	w := parking.HalfCloser(p.end.Conn)
 	if w == nil {

@@ -81,6 +81,17 @@ func ExampleTunnels_ReverseProxy() {
 	defer server.Close()
 }
 
+// Another proxy that copies, here httputil's own, is put between two wrappers.
+func ExampleTunnels_Handler() {
+	rewrite := func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1:8080"})
+	}
+	var tunnels tunnel.Tunnels
+	proxy := &httputil.ReverseProxy{Rewrite: rewrite, Transport: tunnels.RoundTripper(http.DefaultTransport)}
+	server := park.HTTPServer{Server: &http.Server{Handler: tunnels.Handler(proxy)}}
+	defer server.Close()
+}
+
 // A forward proxy for clients that know a secret.
 func ExampleConnectProxy() {
 	authorized := func(r *http.Request) bool {

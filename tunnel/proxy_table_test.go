@@ -238,7 +238,7 @@ func TestReverseProxyOutcomes(t *testing.T) {
 	for _, c := range proxyCases {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %t", c.name, secure), func(t *testing.T) {
-				want := []peers{c.outcome(t, true, false, secure)}
+				want := []peers{c.outcome(t, true, false, false, secure)}
 				if c.differs != nil {
 					t.Logf("stock: %+v", want[0])
 					if want[0] == *c.differs && c.either == nil {
@@ -250,8 +250,10 @@ func TestReverseProxyOutcomes(t *testing.T) {
 					want = append(want, *c.either)
 				}
 				for _, parked := range []bool{false, true} {
-					if got := c.outcome(t, false, parked, secure); !slices.Contains(want, got) {
-						t.Errorf("park.HTTPServer %t: %+v, want one of %+v", parked, got, want)
+					for _, around := range []bool{false, true} {
+						if got := c.outcome(t, false, around, parked, secure); !slices.Contains(want, got) {
+							t.Errorf("park.HTTPServer %t, Handler %t: %+v, want one of %+v", parked, around, got, want)
+						}
 					}
 				}
 			})
@@ -259,9 +261,10 @@ func TestReverseProxyOutcomes(t *testing.T) {
 	}
 }
 
-// outcome returns what becomes of a connection, of the proxy's own copying if stock is true.
-func (c *proxyCase) outcome(t *testing.T, stock, parked, secure bool) (o peers) {
-	p := newProxyRun(t, stock, parked, secure, func(p *proxyRun) { p.greeting = c.greeting })
+// outcome returns what becomes of a connection, of the proxy's own copying if stock is true, and with Handler and RoundTripper
+// if around is true.
+func (c *proxyCase) outcome(t *testing.T, stock, around, parked, secure bool) (o peers) {
+	p := newProxyRun(t, stock, parked, secure, func(p *proxyRun) { p.greeting, p.around = c.greeting, around })
 	x, y := p.dial(c.early)
 	client, backend := x.(*bufferedPeer), y.(*bufferedPeer)
 	c.act(p, client, backend)

@@ -38,6 +38,7 @@ type proxyRun struct {
 	greeting string // of the backend, in one segment with the answer
 	accepted chan net.Conn
 	returned chan struct{} // the handler has returned
+	around   bool          // Handler and RoundTripper instead of ReverseProxy
 	wrap     func(http.Handler) http.Handler
 	server   *http.Server
 	read     atomic.Int64 // bytes of a request's body that the backend reads before it answers
@@ -62,7 +63,12 @@ func newProxyRun(t *testing.T, stock, parked, secure bool, configure func(p *pro
 	}
 	go p.serveBackend(backend)
 	var handler http.Handler = p.proxy
-	if p.g != nil {
+	switch {
+	case p.g == nil:
+	case p.around:
+		p.proxy.Transport = p.g.RoundTripper(p.proxy.Transport)
+		handler = p.g.Handler(p.proxy)
+	default:
 		handler = p.g.ReverseProxy(p.proxy)
 	}
 	if p.wrap != nil {

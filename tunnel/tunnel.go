@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/serving/carrier"
+	"github.com/socknotify/socknotify/internal/serving/clock"
 	"github.com/socknotify/socknotify/internal/serving/parking"
 	"github.com/socknotify/socknotify/park"
 
@@ -33,8 +34,10 @@ type Tunnel struct {
 	f     func(net.Conn) // for the lot; nil if both sides are plain
 	index int32          // see member
 	life  tunnelLife
+	timer clock.Timer // ends the tunnel; nil without a timeout
 
-	a, b tunnelSide
+	frames *[2]frames // of the directions from a and from b; nil if they are not counted
+	a, b   tunnelSide
 }
 
 // A tunnelLife is where a tunnel is between Join and OnClose.
@@ -66,8 +69,9 @@ type tunnelSide struct {
 	sent atomic.Uint64 // bytes of this direction that the peer has taken
 
 	// These are used by the goroutine that copies, and under the lock if none does.
-	rest *tunnelRest // nil if there is none
-	eof  bool        // this side has ended its stream
+	rest  *tunnelRest // nil if there is none
+	eof   bool        // this side has ended its stream
+	parts bool        // the peer has had its farewell: what this side sends is dropped
 
 	// These are used under the lock.
 	done    bool // its end is passed to the peer, or was
@@ -198,7 +202,7 @@ var errTunnelOver = errors.New("tunnel: the tunnel is over")
 // arm parks the sides that are at rest. An error ends the tunnel. The caller holds t.mu.
 func (t *Tunnel) arm() error {
 	g, left := t.in, time.Duration(-1)
-	if !t.a.copying && !t.b.copying && t.a.done && t.b.done {
+	if t.a.over() && t.b.over() {
 		return errTunnelOver
 	}
 	if d := g.idleTimeout(t.halfClosed()); d > 0 {
@@ -211,6 +215,10 @@ func (t *Tunnel) arm() error {
 	}
 	return t.b.arm(left)
 }
+
+// over reports whether the direction is done, and nothing is read from s any more. The caller holds
+// the tunnel's lock.
+func (s *tunnelSide) over() bool { return !s.copying && s.done && (s.eof || !s.parts) }
 
 // halfClosed reports whether one direction is done. The caller holds t.mu.
 func (t *Tunnel) halfClosed() bool {
@@ -301,6 +309,9 @@ func (t *Tunnel) finish() {
 		t.life = tunnelEnded
 		t.a.dropRest()
 		t.b.dropRest()
+		if t.timer != nil {
+			t.timer.Stop()
+		}
 	}
 	t.mu.Unlock()
 	if !last {

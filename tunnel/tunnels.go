@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -67,6 +69,16 @@ type Tunnels struct {
 	// answered with the status 501.
 	UpgradeToHTTP bool
 
+	// OnUpgrade, if not nil, is called when an upgraded connection of a ReverseProxy or a Handler
+	// becomes a tunnel, with the response that has upgraded it. It returns the options of the
+	// tunnel, of which FromA and FromB have no effect. OnClose follows in any case. It must not wait.
+	// A panic leaves the connection to the proxy.
+	OnUpgrade func(r *http.Response) Options
+	// TrackFrames makes tunnels of WebSocket that a ReverseProxy or a Handler has begun count their
+	// frames, so that Tunnel.Farewell sends between two of them. The kernel does not move the bytes
+	// through a pipe then.
+	TrackFrames bool
+
 	// Lot, if not nil, is the lot that parks the connections. It must be open until the Tunnels
 	// have ended. Backend and Unwrap do not apply then, but those of the lot. If it is nil, the
 	// Tunnels have one of their own.
@@ -107,6 +119,17 @@ func (g *Tunnels) Stats() park.Stats {
 // the first Join.
 func (g *Tunnels) Lots() []*park.Lot { return g.group.Lots() }
 
+// All returns the tunnels that have begun and not ended when the iteration begins.
+func (g *Tunnels) All() iter.Seq[*Tunnel] {
+	return func(yield func(*Tunnel) bool) {
+		for _, t := range g.group.All() {
+			if !yield((*Tunnel)(t)) {
+				return
+			}
+		}
+	}
+}
+
 // idleTimeout returns the timeout of a tunnel, of which 0 is none.
 func (g *Tunnels) idleTimeout(halfClosed bool) time.Duration {
 	if halfClosed {
@@ -122,6 +145,11 @@ type Options struct {
 	FromA, FromB []byte
 	// Value becomes that of the Tunnel.
 	Value any
+	// Timeout ends the tunnel after so long, as Tunnel.Farewell without bytes and delay does. 0 means
+	// never.
+	Timeout time.Duration
+
+	upgraded *http.Response // that has upgraded the connections, or nil
 }
 
 // Join joins two connections. Each is plain, has TLS, or wraps another one, as [Lot.Park]
@@ -169,6 +197,10 @@ func (g *Tunnels) joinReserved(a, b net.Conn, o Options) (*Tunnel, error) {
 		if err := conn.SetDeadline(time.Time{}); err != nil {
 			return nil, fmt.Errorf("tunnel: join: %w", err)
 		}
+	}
+	if o.upgraded != nil && g.OnUpgrade != nil {
+		own := g.OnUpgrade(o.upgraded)
+		o.Value, o.Timeout = own.Value, own.Timeout
 	}
 	t := g.newTunnel(o)
 	begun = true
@@ -219,6 +251,9 @@ func (g *Tunnels) JoinResponse(
 func (g *Tunnels) newTunnel(o Options) *Tunnel {
 	t := &Tunnel{Value: o.Value, in: g, moved: g.lot().Now()}
 	t.a.of, t.b.of = t, t
+	if r := o.upgraded; g.TrackFrames && r != nil && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		t.frames = new([2]frames)
+	}
 	return t
 }
 
@@ -245,6 +280,9 @@ func (t *Tunnel) begin(a, b net.Conn, o Options) {
 	begun = true
 	if g.group.Add((*tunnelMember)(t)) {
 		t.Abort(park.ErrServerClosed) // Close may have missed it
+	}
+	if o.Timeout > 0 {
+		t.endAfter(o.Timeout)
 	}
 	switch {
 	case err != nil:

@@ -40,20 +40,25 @@ func TakeOver(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
 	return conn, early, err
 }
 
-// A Session is the connection of an HTTPServer during a request, and after it was hijacked.
+// A Session is the connection of an HTTPServer during a request, and after it was hijacked, or a wrapper around a hijacked
+// connection that need not see its bytes any more.
 type Session interface {
 	// Detach returns the connection below it, and what was received from it and not read.
 	Detach() (conn net.Conn, unread []byte)
 }
 
-// Detach returns the connection below a session, and what was received from it. early is a part of
+// Detach returns the connection below all sessions, and what was received from it. early is a part of
 // that.
 func Detach(conn net.Conn, early []byte) (net.Conn, []byte) {
-	if s, ok := conn.(Session); ok {
-		conn, unread := s.Detach()
-		return conn, append(early, unread...)
+	for {
+		s, ok := conn.(Session)
+		if !ok {
+			return conn, early
+		}
+		var unread []byte
+		conn, unread = s.Detach()
+		early = append(early, unread...)
 	}
-	return conn, early
 }
 
 // MuxedWriter returns the response of a stream that can be taken over, which may be below others.

@@ -44,7 +44,7 @@ var own = map[string]map[string]string{
 	},
 	"stream.Streams": {"OnInput": "called", "OnTimer": "called", "OnShutdown": "called", "OnClose": "called",
 		"Lot": "may be shared"},
-	"tunnel.Tunnels": {"OnClose": "called", "Lot": "may be shared", "UpgradeToHTTP": "HTTP",
+	"tunnel.Tunnels": {"OnClose": "called", "OnUpgrade": "called", "Lot": "may be shared", "UpgradeToHTTP": "HTTP", "TrackFrames": "WebSocket",
 		"HalfCloseTimeout": "no server goes on after a half-close"},
 	"tunnel.ConnectProxy": {"Tunnels": "has the tunnels", "Allow": "called", "Ports": "HTTP", "Inside": "HTTP",
 		"Dialer": "connects", "Other": "called"},
