@@ -1,9 +1,18 @@
 // Package caddy has modules for Caddy, the web server, whose idle connections then cost no goroutine.
+// docs/caddy.md says how to build a Caddy with them. A program that imports the package for its
+// effect has the modules:
+//
+//	http.handlers.park_upgrades            idle WebSockets through reverse_proxy; directive park_upgrades
+//	http.reverse_proxy.transport.park      the transport that they need; transport park
+//
+// Remove their lines from the configuration, and Caddy does what it did before.
 package caddy
 
-import (
-	_ "github.com/caddyserver/caddy/v2"
-	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
-	_ "github.com/socknotify/socknotify/park/http2"
-	_ "github.com/socknotify/socknotify/tunnel"
-)
+// The files:
+//
+//	handler.go    park_upgrades: the client's connection
+//	transport.go  transport park: the backend's, and the end of a configuration
+//	routes.go     how park_upgrades gives the transport to the proxies behind it
+//	tunnels.go    what becomes of both
+//	count.go      Caddy's count of requests for each upstream
+//	access.go     the access log; metrics.go: Caddy's metrics

@@ -1,0 +1,151 @@
+package caddy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/socknotify/socknotify/internal/test/idling"
+	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/race"
+)
+
+// An idle WebSocket through Caddy, after one message each way, has at most 1,700 live bytes, and no
+// goroutine. With TLS in front it has what crypto/tls has. Caddy without the lines is measured beside it.
+func TestIdleMemory(t *testing.T) {
+	long.Only(t, "it makes 20,000 connections, and Caddy without park_upgrades has much memory for each")
+	if race.Enabled {
+		t.Skip("the memory of the race detector would be included")
+	}
+	idling.Descriptors(t, 2*idling.Conns)
+	for _, c := range []struct {
+		secure bool
+		most   float64
+	}{{false, 1700}, {true, 8500}} {
+		stock, ours := measureIdle(t, false, c.secure), measureIdle(t, true, c.secure)
+		t.Logf("TLS %t: %.0f live bytes, %d resident; with park_upgrades %.0f, %d resident", c.secure,
+			stock.Live(), stock.RSS/int64(idling.Conns), ours.Live(), ours.RSS/int64(idling.Conns))
+		if ours.Live() > c.most || ours.Live() > stock.Live()/10 {
+			t.Errorf("TLS %t: %.0f live bytes, want at most %.0f; without park_upgrades %.0f", c.secure, ours.Live(), c.most, stock.Live())
+		}
+	}
+}
+
+func measureIdle(t *testing.T, ours, secure bool) idling.Usage {
+	t.Helper()
+	return idling.Measure(t, fmt.Sprintf("%t,%t", ours, secure), strconv.FormatBool(secure))
+}
+
+// runRole is the main function of a child process that has a role. It reports whether this process has one.
+func runRole() bool {
+	return idling.Roles{
+		"server": func(args []string) {
+			ours, secure, _ := strings.Cut(args[0], ",")
+			runCaddy(ours == "true", secure == "true")
+		},
+		"clients": func(args []string) { runClients(args[0], args[1] == "true") },
+	}.Play()
+}
+
+// An addressed is a listener of which only the address is used.
+type addressed struct {
+	net.Listener
+	addr net.Addr
+}
+
+func (a addressed) Addr() net.Addr { return a.addr }
+
+// runCaddy runs Caddy with a proxy whose backend is the one that a request names.
+func runCaddy(ours, secure bool) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ln.Close()
+	site, lines := "http://"+ln.Addr().String(), ""
+	if secure {
+		dir, err := os.MkdirTemp("", "")
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		if err := writeCertificate(dir); err != nil {
+			log.Fatal(err)
+		}
+		site, lines = "https://"+ln.Addr().String(), fmt.Sprintf("tls %s/cert.pem %[1]s/key.pem\n", dir)
+	}
+	if ours {
+		lines += "park_upgrades\n"
+	}
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nadmin off\ndefault_bind 127.0.0.1\nauto_https disable_redirects\npersist_config off\nlog {\noutput discard\n}\n}\n"+
+		site+" {\n"+lines+"reverse_proxy {http.request.header.X-Backend}\n}"), nil)
+	if err == nil {
+		err = caddy.Load(config, true)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	idling.Serve(addressed{addr: ln.Addr()}, func() int {
+		goroutines := runtime.NumGoroutine()
+		if !ours {
+			return goroutines / 4
+		}
+		st := tunnels.Stats()
+		if st.Running > 0 || goroutines > 100 {
+			return 0
+		}
+		return min(int(st.BytesForth), int(st.BytesBack), st.Parked/2)
+	})
+}
+
+// runClients has the clients and their backend.
+func runClients(address string, secure bool) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		open := make(map[net.Conn]bool) // otherwise the collector would close them
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				log.Fatal(err)
+			}
+			in := bufio.NewReader(conn)
+			if _, err = http.ReadRequest(in); err == nil {
+				_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			}
+			if err == nil {
+				_, err = in.ReadByte()
+			}
+			if err == nil {
+				_, err = io.WriteString(conn, "y")
+			}
+			if err != nil {
+				log.Fatal(err)
+			}
+			open[conn] = true
+		}
+	}()
+	idling.Connect(func() (net.Conn, error) {
+		conn, err := dialUpgraded(address, ln.Addr().String(), secure)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(conn, "x"); err != nil {
+			return nil, err
+		}
+		_, err = io.ReadFull(conn, make([]byte, 1))
+		return conn.(*peer).Conn, err
+	})
+}

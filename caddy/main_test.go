@@ -1,0 +1,9 @@
+package caddy
+
+import "testing"
+
+func TestMain(m *testing.M) {
+	if !runRole() {
+		m.Run()
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package caddy
+
+func runRole() bool { return false }
