@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -65,8 +66,27 @@ type addressed struct {
 
 func (a addressed) Addr() net.Addr { return a.addr }
 
+// silence makes the process write to standard error what is logged by package log alone. Caddy writes
+// a line there when it gets its log.
+func silence() {
+	stderr, err := syscall.Dup(2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.SetOutput(os.NewFile(uintptr(stderr), "stderr"))
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer null.Close()
+	if err := syscall.Dup3(int(null.Fd()), 2, 0); err != nil {
+		log.Fatal(err)
+	}
+}
+
 // runCaddy runs Caddy with a proxy whose backend is the one that a request names.
 func runCaddy(ours, secure bool) {
+	silence()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
