@@ -3,6 +3,7 @@ package caddy
 import (
 	"bufio"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -58,7 +59,7 @@ func benchmarkBusy(b *testing.B, secure, ours bool, conns, size int) {
 	var all sync.WaitGroup
 	for i, conn := range clients {
 		all.Go(func() {
-			message, answer := make([]byte, size), make([]byte, size)
+			message, answer := frame(size), make([]byte, size)
 			for left.Add(-1) >= 0 {
 				begin := time.Now()
 				conn.Write(message)
@@ -76,6 +77,18 @@ func benchmarkBusy(b *testing.B, secure, ours bool, conns, size int) {
 	slices.Sort(sorted)
 	b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(sorted[len(sorted)*99/100].Microseconds()), "p99-us")
+}
+
+// frame returns a frame of WebSocket that has size bytes.
+func frame(size int) []byte {
+	f := make([]byte, size)
+	if f[0] = 0x82; size-2 < 126 {
+		f[1] = byte(size - 2)
+	} else {
+		f[1] = 126
+		binary.BigEndian.PutUint16(f[2:], uint16(size-4))
+	}
+	return f
 }
 
 // echoUpgraded returns the address of a backend that upgrades connections and echoes what they send.

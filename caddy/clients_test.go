@@ -229,10 +229,10 @@ func TestHTTP2(t *testing.T) {
 func TestDocumentedCaddyfile(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "caddy.md"))
 	check.OK(t, err)
-	_, text, _ := strings.Cut(string(page), "```caddyfile\n")
+	_, text, _ := strings.Cut(string(page), "```text\n")
 	text, _, found := strings.Cut(text, "```")
-	if !found {
-		t.Fatal("docs/caddy.md has no block of caddyfile")
+	if !found || !strings.HasPrefix(text, "example.com {") {
+		t.Fatalf("docs/caddy.md does not begin with a Caddyfile: %s", text)
 	}
 	echo := newEcho(t)
 	text = strings.Replace(text, "example.com {", "$SITE {", 1)
