@@ -91,8 +91,10 @@ var servers = substitution{
 				"\tif h, done := socknotifyCall(s); h != nil {\n" +
 				"\t\tdefer done()\n\t\th.SetKeepAlivesEnabled(v)\n\t\treturn\n\t}\n"},
 	},
-	hook:    serverHook,
-	imports: `"net/http"`,
+	hook: serverHook,
+	imports: `"net/http"
+
+	"github.com/socknotify/socknotify/park"`,
 	install: `http.SocknotifyNew = func(s *http.Server) http.SocknotifyServer {
 		count.WriteString("x")
 		return &park.HTTPServer{Server: s}
@@ -115,7 +117,9 @@ import "net/http"
 
 var SocknotifyProxy func(*ReverseProxy) http.Handler
 `,
-	imports: `"net/http/httputil"`,
+	imports: `"net/http/httputil"
+
+	"github.com/socknotify/socknotify/tunnel"`,
 	install: `tunnels := &tunnel.Tunnels{OnClose: func(*tunnel.Tunnel, error) { count.WriteString("x") }}
 	httputil.SocknotifyProxy = tunnels.ReverseProxy`,
 	counts: "connections became tunnels",
@@ -186,7 +190,6 @@ const installer = `package %s
 import (
 	"os"
 
-	"github.com/socknotify/socknotify/park"
 	%s
 )
 
