@@ -240,7 +240,7 @@ func (s *tunnelSide) startFlow(before int) bool {
 		return false
 	}
 	var pipe *nowait.Pipe
-	spliced := from.Spliced() && to.Spliced() && s.of.frames == nil
+	spliced := from.Spliced() && to.Spliced() && s.frames() == nil
 	if spliced {
 		pipe = nowait.TakePipe()
 	}

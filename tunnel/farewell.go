@@ -26,12 +26,13 @@ func (t *Tunnel) Farewell(toA, toB []byte, delay time.Duration) {
 func (t *Tunnel) endAfter(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.life != tunnelOpen:
-	case t.timer != nil:
-		t.timer.Reset(d)
-	default:
-		t.timer = clock.Current().AfterFunc(d, func() { t.end(errTunnelOver) })
+	if t.life != tunnelOpen {
+		return
+	}
+	if m := t.extra(); m.timer != nil {
+		m.timer.Reset(d)
+	} else {
+		m.timer = clock.Current().AfterFunc(d, func() { t.end(errTunnelOver) })
 	}
 }
 
@@ -65,7 +66,9 @@ func (s *tunnelSide) claim() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	free := t.life == tunnelOpen && !s.copying && !s.done && !s.eof && !s.parts && s.rest == nil
-	free = free && (t.frames == nil || s.frames().between())
+	if f := s.frames(); f != nil {
+		free = free && f.between()
+	}
 	s.copying = s.copying || free
 	return free
 }
@@ -120,17 +123,21 @@ func (f *frames) next(b byte) {
 	}
 }
 
-// frames returns those of the direction that begins at s.
+// frames returns those of the direction that begins at s, or nil if they are not counted.
 func (s *tunnelSide) frames() *frames {
-	if s == &s.of.a {
-		return &s.of.frames[0]
+	m := s.of.more.Load()
+	switch {
+	case m == nil || !m.counts:
+		return nil
+	case s == &s.of.a:
+		return &m.frames[0]
 	}
-	return &s.of.frames[1]
+	return &m.frames[1]
 }
 
 // track counts the frames in bytes that the peer has taken.
 func (s *tunnelSide) track(b []byte) {
-	if s.of.frames != nil {
-		s.frames().skip(b)
+	if f := s.frames(); f != nil {
+		f.skip(b)
 	}
 }

@@ -30,14 +30,30 @@ type Tunnel struct {
 
 	mu    sync.Mutex
 	moved time.Duration  // when bytes were last sent, since the lot's start
-	cause *error         // for OnClose; nil if there is none
 	f     func(net.Conn) // for the lot; nil if both sides are plain
 	index int32          // see member
 	life  tunnelLife
-	timer clock.Timer // ends the tunnel; nil without a timeout
 
-	frames *[2]frames // of the directions from a and from b; nil if they are not counted
-	a, b   tunnelSide
+	more atomic.Pointer[tunnelMore] // nil for most; changed under mu
+	a, b tunnelSide
+}
+
+// A tunnelMore is what few tunnels have, and all that have ended.
+type tunnelMore struct {
+	cause  error       // for OnClose; protected by mu
+	timer  clock.Timer // ends the tunnel; nil without a timeout; protected by mu
+	counts bool        // frames are counted; not changed once the tunnel has begun
+	frames [2]frames   // of the directions from a and from b
+}
+
+// extra returns t.more, which it makes. The caller holds t.mu.
+func (t *Tunnel) extra() *tunnelMore {
+	m := t.more.Load()
+	if m == nil {
+		m = new(tunnelMore)
+		t.more.Store(m)
+	}
+	return m
 }
 
 // A tunnelLife is where a tunnel is between Join and OnClose.
@@ -276,7 +292,7 @@ func (t *Tunnel) end(cause error) {
 	if first {
 		t.life = tunnelClosing
 		if cause != errTunnelOver {
-			t.cause = &cause
+			t.extra().cause = cause
 		}
 		switch cause {
 		case park.ErrIdle:
@@ -309,8 +325,8 @@ func (t *Tunnel) finish() {
 		t.life = tunnelEnded
 		t.a.dropRest()
 		t.b.dropRest()
-		if t.timer != nil {
-			t.timer.Stop()
+		if m := t.more.Load(); m != nil && m.timer != nil {
+			m.timer.Stop()
 		}
 	}
 	t.mu.Unlock()
@@ -321,8 +337,8 @@ func (t *Tunnel) finish() {
 	if g.OnClose != nil {
 		g.lot().Relieve()
 		var cause error
-		if t.cause != nil {
-			cause = *t.cause
+		if m := t.more.Load(); m != nil {
+			cause = m.cause
 		}
 		g.group.Log.Call(t.a.end.Conn, func() { g.OnClose(t, cause) })
 	}

@@ -252,7 +252,7 @@ func (g *Tunnels) newTunnel(o Options) *Tunnel {
 	t := &Tunnel{Value: o.Value, in: g, moved: g.lot().Now()}
 	t.a.of, t.b.of = t, t
 	if r := o.upgraded; g.TrackFrames && r != nil && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		t.frames = new([2]frames)
+		t.more.Store(&tunnelMore{counts: true})
 	}
 	return t
 }
