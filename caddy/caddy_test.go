@@ -437,8 +437,10 @@ func TestAccessLog(t *testing.T) {
 	for _, path := range []string{"/skipped", "/logged?a=b"} {
 		client, server := s.dial(b, path, "test")
 		exchange(t, client, server)
+		resting(t, 1) // Caddy has written its entry
 		client.Close()
 		server.Close()
+		await.Until(t, "it has ended", func() bool { return tunnels.Stats().Conns == 0 })
 	}
 	await.Until(t, "there is a second entry", func() bool { return strings.Count(s.log("access.log"), "\n") == 2 })
 	var entry struct {
@@ -578,7 +580,7 @@ func TestCaddyfile(t *testing.T) {
 func TestJSON(t *testing.T) {
 	b := newBackend(t)
 	s := &site{t: t, address: freeport.Addrs(t, 1)[0]}
-	config := fmt.Sprintf(`{"admin": {"disabled": true}, "apps": {"http": {"servers": {"one": {"listen": [%q],
+	config := fmt.Sprintf(`{"admin": {"disabled": true, "config": {"persist": false}}, "apps": {"http": {"servers": {"one": {"listen": [%q],
 		"automatic_https": {"disable": true}, "routes": [{"handle": [{"handler": "park_upgrades"},
 		{"handler": "reverse_proxy", "upstreams": [{"dial": %q}]}]}]}}}}}`, s.address, b.address)
 	check.OK(t, caddy.Load([]byte(config), true))
