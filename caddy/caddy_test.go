@@ -580,9 +580,10 @@ func TestCaddyfile(t *testing.T) {
 func TestJSON(t *testing.T) {
 	b := newBackend(t)
 	s := &site{t: t, address: freeport.Addrs(t, 1)[0]}
-	config := fmt.Sprintf(`{"admin": {"disabled": true, "config": {"persist": false}}, "apps": {"http": {"servers": {"one": {"listen": [%q],
+	config := fmt.Sprintf(`{"admin": {"disabled": true, "config": {"persist": false}},
+		"storage": {"module": "file_system", "root": %q}, "apps": {"http": {"servers": {"one": {"listen": [%q],
 		"automatic_https": {"disable": true}, "routes": [{"handle": [{"handler": "park_upgrades"},
-		{"handler": "reverse_proxy", "upstreams": [{"dial": %q}]}]}]}}}}}`, s.address, b.address)
+		{"handler": "reverse_proxy", "upstreams": [{"dial": %q}]}]}]}}}}}`, t.TempDir(), s.address, b.address)
 	check.OK(t, caddy.Load([]byte(config), true))
 	defer caddy.Stop()
 	client, server := s.dial(b, "/", "test")

@@ -93,12 +93,12 @@ func runCaddy(ours, secure bool) {
 	}
 	ln.Close()
 	site, lines := "http://"+ln.Addr().String(), ""
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
 	if secure {
-		dir, err := os.MkdirTemp("", "")
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
 		if err := writeCertificate(dir); err != nil {
 			log.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func runCaddy(ours, secure bool) {
 	if ours {
 		lines += "park_upgrades\n"
 	}
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nadmin off\ndefault_bind 127.0.0.1\nauto_https disable_redirects\npersist_config off\nlog {\noutput discard\n}\n}\n"+
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nadmin off\ndefault_bind 127.0.0.1\nauto_https disable_redirects\npersist_config off\nstorage file_system "+dir+"\nlog {\noutput discard\n}\n}\n"+
 		site+" {\n"+lines+"reverse_proxy {http.request.header.X-Backend}\n}"), nil)
 	if err == nil {
 		err = caddy.Load(config, true)
