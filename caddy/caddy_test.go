@@ -499,9 +499,10 @@ func TestCount(t *testing.T) {
 		}
 	}
 	var clients []*peer
-	for range 6 {
+	for i := range 6 {
 		client, _ := s.request("/", "test")
 		clients = append(clients, client)
+		resting(t, i+1) // until the request has ended, the connection counts twice
 	}
 	spread()
 	refused()

@@ -16,6 +16,8 @@ import (
 // own, that is not in any route, and sends a request through it. Its transport fails, and puts
 // another host in the Upstream before that: one change is then for that host.
 //
+// A connection counts twice from its first byte until Caddy's handler returns, and never less than once.
+//
 // If another version of Caddy keeps the host, the changes are without effect, and TestCount fails.
 type counter struct{ proxy reverseproxy.Handler }
 
