@@ -4,6 +4,7 @@
 //
 //	http.handlers.park_upgrades            idle WebSockets through reverse_proxy; directive park_upgrades
 //	http.reverse_proxy.transport.park      the transport that they need; transport park
+//	caddy.listeners.park                   idle connections of clients (see package listener)
 //
 // Remove their lines from the configuration, and Caddy does what it did before.
 package caddy
@@ -16,3 +17,5 @@ package caddy
 //	tunnels.go    what becomes of both
 //	count.go      Caddy's count of requests for each upstream
 //	access.go     the access log; metrics.go: Caddy's metrics
+
+import _ "github.com/socknotify/socknotify/caddy/listener"
