@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/race"
 )
 
 const maxMessage = 100_000 // of protocolServer
@@ -164,7 +167,11 @@ func (c *protocolCase) handshake(t testing.TB, h *host) *peer {
 // Every case of the table, sent at once and in pieces, with every kind of host.
 func TestProtocol(t *testing.T) {
 	t.Parallel() // it waits
-	for _, kind := range hosts {
+	kinds := hosts
+	if race.Enabled { // with the detector all of them take minutes
+		kinds = long.Or(hosts, []string{"park TLS"})
+	}
+	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			servers := map[string]*host{}
 			for section, cases := range bySection(protocolCases()) {
