@@ -534,7 +534,7 @@ func (s *HTTPServer) serve(in net.Listener, config *tls.Config) error {
 		in.Close()
 		return err
 	}
-	lot.engine.SetAlone(len(listener{}.room))
+	lot.engine.SetAlone(batch)
 	l := newListener(s, in, lot, config)
 	s.mu.Lock()
 	if s.listeners == nil {

@@ -33,7 +33,7 @@ type listener struct {
 
 	mu       sync.Mutex
 	queue    []arrival
-	room     [16]arrival          // for a short queue
+	room     [batch]arrival       // for a short queue
 	held     map[*httpConn]holder // connections that are fresh or held by a goroutine
 	drained  serving.Ending       // begun when accept has returned; over when held is empty too
 	draining bool                 // Shutdown has closed the program's listener
@@ -41,6 +41,9 @@ type listener struct {
 	changed  sync.Cond     // queue, held or closed has changed
 	ended    chan struct{} // closed when closed
 }
+
+// batch is how many connections the lot's worker hands over at once.
+const batch = 16
 
 // A holder says who has a connection of listener.held.
 type holder uint8
