@@ -18,7 +18,7 @@ import (
 // negative number means none.
 type ListenerConfig struct {
 	// IdleTimeout closes a connection that has sent nothing for this time after it was accepted; 0 means 30 seconds. It is
-	// at most 0.2 seconds late.
+	// 0.2 seconds late, and some per cent on a busy machine.
 	IdleTimeout time.Duration
 	// MaxWaiting bounds the number of connections that have sent nothing yet, or that the server has not taken yet; 0 means
 	// 65,536. At the bound a new connection replaces the one that has been silent for the longest time. If all have sent

@@ -28,7 +28,7 @@ import (
 //     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or TLSConn.
 //   - A TLS connection is a TLSConn, and no *tls.Conn unless CryptoTLS is set.
 //   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
-//   - An idle timeout is up to 0.2 seconds late. ReadHeaderTimeout, and the time for a TLS handshake, begin with the
+//   - An idle timeout is 0.2 seconds late, and some per cent on a busy machine. ReadHeaderTimeout, and the time for a TLS handshake, begin with the
 //     first byte; for that there is the same time.
 //   - If a large head of a request comes after a pause, up to 4,096 bytes more of it count towards
 //     MaxHeaderBytes. An http.Server allows that much beyond the limit.

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	// IdleTimeout is the time that a connection may stay parked; Options.IdleTimeout overrides it.
 	// When it expires, the function runs and its Read fails with os.ErrDeadlineExceeded. The
-	// timeout is never early and at most 0.2 seconds late. 0 means none.
+	// timeout is never early. It is 0.2 seconds late, and some per cent on a busy machine. 0 means none.
 	IdleTimeout time.Duration
 	// MaxRunning limits the number of functions that run concurrently. 0 means no limit.
 	// Connections that become ready while the limit is reached wait, in order, and have no idle

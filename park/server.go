@@ -50,7 +50,7 @@ type Server struct {
 	CryptoTLS bool
 
 	// IdleTimeout closes a connection that has sent nothing since it was accepted, or since its last message; 0 means
-	// never. It is at most 0.2 seconds late.
+	// never. It is 0.2 seconds late, and some per cent on a busy machine.
 	IdleTimeout time.Duration
 	// ReadTimeout limits the time in which a call of Handler reads, so that half a message cannot hold a goroutine, and
 	// WriteTimeout the time in which it writes. HandshakeTimeout limits a TLS handshake. All begin when the call or the

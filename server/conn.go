@@ -39,9 +39,11 @@ type connection struct{ in conn.Conn }
 // A failure, such as a reset by the peer, ends the connection.
 func (c *connection) Read(b []byte) (int, error) { return c.in.Read(b) }
 
-// The input is an alternative to Read. Its methods receive into memory of the connection, which has
-// none while no bytes are left over. They may be called where Read may. The slices that they return
-// are valid until the handler's call returns, or until Resume if they were called after Pause. If
+// Peek returns the next n bytes without consuming them.
+//
+// Peek, Next, Discard, Until, Line and Mark are the input, an alternative to Read. They receive into memory
+// of the connection, which has none while no bytes are left over. They may be called where Read may.
+// The slices that they return are valid until the handler's call returns, or until Resume if they were called after Pause. If
 // too few bytes have arrived, they consume nothing and return sock.ErrWouldBlock; Data is then not
 // called before as many have come as were asked for, or the stream has ended. At its end they
 // return io.EOF, or io.ErrUnexpectedEOF if a part of a message is left over. Beyond
@@ -51,21 +53,19 @@ func (c *connection) Read(b []byte) (int, error) { return c.in.Read(b) }
 // If Data consumes something and leaves more, without asking for bytes that have not arrived, it is
 // called again soon. If it consumes nothing, it is called when more bytes have come. Read, and the
 // net.Conn of Hijack, return the bytes of the input first.
-
-// Peek returns the next n bytes without consuming them.
 func (c *connection) Peek(n int) ([]byte, error) { return c.in.Peek(n) }
 
-// Next returns the next n bytes and consumes them.
+// Next returns the next n bytes and consumes them. See Peek.
 func (c *connection) Next(n int) ([]byte, error) { return c.in.Next(n) }
 
-// Discard consumes the next n bytes. To skip more than Server.MaxMessage bytes, use Read.
+// Discard consumes the next n bytes. See Peek. To skip more than Server.MaxMessage bytes, use Read.
 func (c *connection) Discard(n int) error { return c.in.Discard(n) }
 
-// Until consumes the bytes up to a delimiter and returns them with it. If there is none among the
+// Until consumes the bytes up to a delimiter and returns them with it. See Peek. If there is none among the
 // first most bytes, it returns [ErrTooLong]; 0 means Server.MaxMessage.
 func (c *connection) Until(delim byte, most int) ([]byte, error) { return c.in.Until(delim, most) }
 
-// Line consumes a line and returns it without its end, which is "\n" or "\r\n". A line that has
+// Line consumes a line and returns it without its end, which is "\n" or "\r\n". See Peek. A line that has
 // more than most bytes, its end included, is [ErrTooLong]; 0 means Server.MaxMessage.
 func (c *connection) Line(most int) ([]byte, error) { return c.in.Line(most) }
 

@@ -119,8 +119,8 @@ type Server[S any] struct {
 
 	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 or
 	// less means never. A connection is not idle while its handler runs, while it is paused or
-	// hijacked, or while bytes are queued. See also Conn.SetIdleTimeout. Timeouts may expire about
-	// 0.1 s late.
+	// hijacked, or while bytes are queued. See also Conn.SetIdleTimeout. Timeouts expire about
+	// 0.1 s late, and on a busy machine by some per cent of their length.
 	IdleTimeout time.Duration
 	// SilentIsIdle makes IdleTimeout count only what is received. A peer that sends nothing is then
 	// closed although the server writes to it, such as a device that hangs while its system still
