@@ -77,8 +77,8 @@ func TestHelperParks(t *testing.T) {
 	t.Setenv("SOCKNOTIFY_BACKEND", "poll")
 	s := newTestPort(t).stand
 	for range 20 {
-		s.ask()
 		await.Until(t, "the Park of a leader", func() bool {
+			s.ask() // a Park may be over already, because sockets are to be looked at again
 			free := s.parking.TryLock()
 			if free {
 				s.parking.Unlock()
