@@ -43,7 +43,7 @@ func (g *Tunnels) Handler(next http.Handler) http.Handler {
 			return
 		}
 		u := &upgrade{in: g}
-		defer u.end()
+		defer u.close()
 		next.ServeHTTP(u.wrap(w, r))
 	})
 }
@@ -107,11 +107,6 @@ type upgradeKey struct{}
 // wrap returns what the proxy gets in place of w and r.
 func (u *upgrade) wrap(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	return &upgradeWriter{w, u}, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, u))
-}
-
-// end is called when the proxy has returned.
-func (u *upgrade) end() {
-	u.close()
 }
 
 // intercept replaces the body of a response with status 101, if it is net/http's own.

@@ -77,10 +77,10 @@ func (g *Tunnels) ReverseProxy(p *httputil.ReverseProxy) http.Handler {
 	})
 }
 
-// endReverseProxy is end for a ReverseProxy, which leaves the backend's connection open if it refuses the response. If there
-// is a tunnel, Close does nothing.
+// endReverseProxy is close for a ReverseProxy, which leaves the backend's connection open if it refuses the response. If
+// there is a tunnel, Close does nothing.
 func (u *upgrade) endReverseProxy() {
-	u.end()
+	u.close()
 	if u.response != nil {
 		u.response.Close()
 	}

@@ -52,8 +52,9 @@ type Tunnels struct {
 
 	// IdleTimeout ends a tunnel in which no bytes move, in either direction, for this time. 0 means
 	// never. HalfCloseTimeout is the same for a tunnel one of whose sides has ended its stream. 0
-	// means IdleTimeout. Both are 0.2 seconds late, and some per cent on a busy machine. Where a connection does not say whether
-	// it takes bytes, as on Windows, a write that waits for so long ends the tunnel with ErrSlow.
+	// means IdleTimeout. Both are 0.2 seconds late, and some per cent on a busy machine. Where a
+	// connection does not say whether it takes bytes, as on Windows, a write that waits for so long
+	// ends the tunnel with ErrSlow.
 	IdleTimeout, HalfCloseTimeout time.Duration
 	// HandshakeTimeout bounds the TLS handshake of a connection that has not had it. 0 means 10
 	// seconds. A tunnel has a goroutine during the handshake.
