@@ -172,19 +172,19 @@ func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
 			t.end(group.ErrGoexit)
 		}
 	}()
-	open, err := t.rest(s, moved, err)
+	open, end := t.rest(s, moved, err)
 	returned = true
 	switch {
 	case !open:
 		t.finish()
-	case err != nil:
-		t.end(err)
+	case end != nil:
+		t.close(end)
 	}
 }
 
-// rest is release as far as the tunnel's lock is needed. It reports whether the tunnel is open, and
-// returns the error that ends it.
-func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, _ error) {
+// rest is release as far as the tunnel's lock is needed. It reports whether the tunnel was open, and
+// returns how it ends now, or nil.
+func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, end *tunnelEnding) {
 	lot := t.in.lot()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,12 +204,16 @@ func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, _ error)
 	open = t.life == tunnelOpen
 	switch {
 	case !open:
+		return false, nil
 	case err == nil:
 		err = t.arm()
 	case lot.IsClosing():
 		err = park.ErrServerClosed
 	}
-	return open, err
+	if err != nil {
+		end = t.ending(err)
+	}
+	return true, end
 }
 
 // errTunnelOver is the cause of a tunnel whose sides have ended their streams.
@@ -222,7 +226,11 @@ func (t *Tunnel) arm() error {
 		return errTunnelOver
 	}
 	if d := g.idleTimeout(t.halfClosed()); d > 0 {
-		if left = durations.Add(t.moved, d) - g.lot().Now(); left <= 0 {
+		switch left = durations.Add(t.moved, d) - g.lot().Now(); {
+		case left > 0:
+		case t.a.copies() || t.b.copies():
+			return nil // which may be moving bytes, and arms when it has looked
+		default:
 			return park.ErrIdle
 		}
 	}
@@ -235,6 +243,10 @@ func (t *Tunnel) arm() error {
 // over reports whether the direction is done, and nothing is read from s any more. The caller holds
 // the tunnel's lock.
 func (s *tunnelSide) over() bool { return !s.copying && s.done && (s.eof || !s.parts) }
+
+// copies reports whether a goroutine copies the direction that will release it within the idle
+// timeout, as one that waits for a side that cannot be parked does not. The caller holds t.mu.
+func (s *tunnelSide) copies() bool { return s.copying && !s.alone }
 
 // halfClosed reports whether one direction is done. The caller holds t.mu.
 func (t *Tunnel) halfClosed() bool {
@@ -281,35 +293,53 @@ func (s *tunnelSide) arm(left time.Duration) error {
 	return err
 }
 
-// end ends the tunnel with a cause, unless it has one. A tunnel that is over is closed, and so is
-// an idle one that holds no bytes. Others are reset.
+// end ends the tunnel with a cause, unless it has one.
 func (t *Tunnel) end(cause error) {
-	t.in.lot().Relieve()
 	t.mu.Lock()
-	first := t.life == tunnelOpen
-	var armedA, armedB, calm bool
-	a, b := t.a.Carrier(), t.b.Carrier()
-	if first {
-		t.life = tunnelClosing
-		if cause != errTunnelOver {
-			t.extra().cause = cause
-		}
-		switch cause {
-		case park.ErrIdle:
-			t.in.group.Idle.Add(1)
-		case park.ErrSlow:
-			t.in.group.Slow.Add(1)
-		}
-		armedA, armedB = t.a.armed != parking.AwaitNothing, t.b.armed != parking.AwaitNothing
-		calm = !t.a.copying && !t.b.copying && t.a.rest == nil && t.b.rest == nil
-	}
+	end := t.ending(cause)
 	t.mu.Unlock()
-	if !first {
-		return
+	if end != nil {
+		t.close(end)
 	}
-	reset := cause != errTunnelOver && (cause != park.ErrIdle || !calm)
-	t.a.close(a, armedA, reset)
-	t.b.close(b, armedB, reset)
+}
+
+// A tunnelEnding says how the connections of a tunnel are closed.
+type tunnelEnding struct {
+	a, b           carrier.Carrier
+	armedA, armedB bool
+	reset          bool
+}
+
+// ending gives the tunnel a cause, and returns how it ends, or nil if it has a cause. A tunnel that
+// is over is closed, and so is an idle one that holds no bytes. Others are reset. The caller holds
+// t.mu, and calls close without it.
+func (t *Tunnel) ending(cause error) *tunnelEnding {
+	if t.life != tunnelOpen {
+		return nil
+	}
+	t.life = tunnelClosing
+	if cause != errTunnelOver {
+		t.extra().cause = cause
+	}
+	switch cause {
+	case park.ErrIdle:
+		t.in.group.Idle.Add(1)
+	case park.ErrSlow:
+		t.in.group.Slow.Add(1)
+	}
+	calm := !t.a.copying && !t.b.copying && t.a.rest == nil && t.b.rest == nil
+	return &tunnelEnding{
+		a: t.a.Carrier(), armedA: t.a.armed != parking.AwaitNothing,
+		b: t.b.Carrier(), armedB: t.b.armed != parking.AwaitNothing,
+		reset: cause != errTunnelOver && (cause != park.ErrIdle || !calm),
+	}
+}
+
+// close closes the connections.
+func (t *Tunnel) close(end *tunnelEnding) {
+	t.in.lot().Relieve()
+	t.a.close(end.a, end.armedA, end.reset)
+	t.b.close(end.b, end.armedB, end.reset)
 	t.mu.Lock()
 	t.life = tunnelClosed
 	t.mu.Unlock()

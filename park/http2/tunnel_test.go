@@ -25,6 +25,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/sockettest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2/internal/flow"
 	"github.com/socknotify/socknotify/park/http2/internal/wire"
@@ -565,14 +566,20 @@ func TestTunnelTimeouts(t *testing.T) {
 		{"half-closed", &tunnel.Tunnels{IdleTimeout: timeout, HalfCloseTimeout: 50 * time.Millisecond}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			clock := testclock.Install(t)
 			x := serveTunnels(t, c.tunnels, new(http.Server), false)
 			p := dial(t, x.url)
 			host := x.open(t, p, 1)
-			want := `"", EOF`
+			x.waits(t, 2, 1)
 			if c.half {
 				p.data(1, true, "last")
-				want = `"last", EOF`
+				wantRestOf(t, host, `"last", EOF`)
+				x.waits(t, 2, 1)
 			}
+			until(t, "the tunnel has ended", func() bool {
+				clock.Advance(100 * time.Millisecond)
+				return len(x.closed) > 0
+			})
 			p.want(`1 data "" end true`)
 			if !c.half {
 				p.want("1 reset NO_ERROR")
@@ -580,7 +587,9 @@ func TestTunnelTimeouts(t *testing.T) {
 			if err := x.ends(t); err != park.ErrIdle {
 				t.Errorf("OnClose got %v", err)
 			}
-			wantRestOf(t, host, want)
+			if !c.half {
+				wantRestOf(t, host, `"", EOF`)
+			}
 		})
 	}
 }
