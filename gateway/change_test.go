@@ -595,3 +595,48 @@ func FuzzChange(f *testing.F) {
 		}
 	})
 }
+
+// A client is told that it has a live topic when its events come to it, and not before: they are
+// stored nowhere. That of another node that has just published one would miss it otherwise.
+func TestLiveTopicIsToldWhenItIsThere(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	f, err := s.hub.Acquire(t.Context(), "live.x")
+	must(t, err)
+	defer s.hub.Release(f)
+	r, err := openWS(s.url, "topic=a")
+	must(t, err)
+	defer r.close()
+	opened := make(chan *wsReader, 1)
+	answered := make(chan changeMessage, 1)
+	f.Lock() // so that nobody joins
+	go func() {
+		r, err := openWS(s.url, "topic=live.x&topic=b")
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- r
+	}()
+	go func() {
+		m, _ := r.change(t, `"subscribe":{"topic":"live.x"}`)
+		answered <- m
+	}()
+	select {
+	case <-opened:
+		t.Error("a client was greeted")
+	case <-answered:
+		t.Error("a client was answered")
+	case <-time.After(100 * time.Millisecond):
+	}
+	f.Unlock()
+	if m := <-answered; m.Subscribed == nil {
+		t.Errorf("%+v", m)
+	}
+	late := <-opened
+	defer late.close()
+	s.publish("live.x", "1")
+	for _, r := range []*wsReader{r, late} {
+		if m := r.any(t); m.Data != "1" {
+			t.Errorf("%+v", m)
+		}
+	}
+}

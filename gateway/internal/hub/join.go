@@ -19,9 +19,12 @@ type Want struct {
 	Last   int
 }
 
+// Live reports whether the filter is of live topics.
+func (w Want) Live() bool { return event.IsLive(w.Filter) }
+
 // Durable reports whether one of the filters is of durable topics.
 func Durable(wants []Want) bool {
-	return slices.ContainsFunc(wants, func(w Want) bool { return !event.IsLive(w.Filter) })
+	return slices.ContainsFunc(wants, func(w Want) bool { return !w.Live() })
 }
 
 // Locate fills in positions for a client that has none: it begins with what is stored from now on.
@@ -51,7 +54,7 @@ func (h *Hub) Locate(ctx context.Context, wants []Want) (*event.Gap, error) {
 		w := &wants[i]
 		reason, at := "", event.Position{Epoch: s.Epoch, Seq: s.Last}
 		switch {
-		case event.IsLive(w.Filter):
+		case w.Live():
 			w.After = event.Position{}
 			continue
 		case w.After == event.Position{}:

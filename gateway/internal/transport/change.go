@@ -74,7 +74,8 @@ type trunk interface {
 type branch struct {
 	hub.Subscriber
 	trunk
-	root *hub.Subscriber
+	root  *hub.Subscriber
+	begin func() // gives the client the answer, unless it has it
 
 	mu     sync.Mutex
 	missed backlog
@@ -85,6 +86,7 @@ func (b *branch) Root() *hub.Subscriber { return b.root }
 
 // Send implements sink.
 func (b *branch) Send(topic int, e *event.Event) bool {
+	b.begin()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	err := stream.ErrQueueFull
@@ -186,8 +188,8 @@ type changer struct {
 	renewed func(*access.Rights)
 }
 
-// carryOut makes a change. It returns the answer, or why the change is refused. err is not nil if the
-// connection has lost events of a topic, and must end.
+// carryOut makes a change. It returns the answer, or why the change is refused. If err is not nil and
+// the client has the answer, it has lost events of a topic, and the connection must end.
 func (c *changer) carryOut(ctx context.Context, q *change) (answer changed, refused *access.Denial, err error) {
 	a := c.t.additions.lock(c.root)
 	defer func() {
@@ -299,14 +301,20 @@ func (c *changer) subscribe(ctx context.Context, a *additions, b json.RawMessage
 	a.branches[want.Filter] = one
 	answer.Subscribed = &subscribed{want.Filter, wants[0].After.String()}
 	answer.add(gap)
-	if c.began != nil {
-		c.began(answer)
+	one.begin = sync.OnceFunc(func() {
+		if c.began != nil {
+			c.began(answer)
+		}
+	})
+	if !f.Live() { // whose events have no positions: a client that was answered must get all that come
+		one.begin()
 	}
 	if err := t.Hub.Join(ctx, &one.Subscriber, wants); err != nil {
 		t.Hub.Leave(&one.Subscriber)
 		delete(a.branches, want.Filter)
 		return answer, access.Later(err), err
 	}
+	one.begin()
 	return answer, nil, nil
 }
 

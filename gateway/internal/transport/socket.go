@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +26,15 @@ type socket struct {
 	conn   *websocket.Conn
 	client string // for the limits
 	rights *access.Rights
-	missed atomic.Bool // lost is not nil
+	owes   atomic.Bool // owed is not nil
 	silent bool        // the client may not publish
-	lost   backlog     // guarded by transports.slow, because events of several topics may come at once
+	owed   *owed       // guarded by transports.slow, because events of several topics may come at once
+}
+
+// An owed is what a client must be told before the next event.
+type owed struct {
+	greeting []byte  // nil if it was sent
+	lost     backlog // nil if nothing was dropped
 }
 
 // greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
@@ -119,10 +126,17 @@ func (t *Server) openSocket(c *websocket.Conn, r *http.Request) error {
 	*a.Kept = true
 	first := greeting{Client: t.Hub.Clients.Name(s.ID), Last: ids(a.Wants), ExpiresIn: expiresIn(a.Expires)}
 	first.add(a.Gap)
-	c.Write(websocket.Text, event.Encode(first)) // if it fails, OnClose is called
+	if b := event.Encode(first); slices.ContainsFunc(a.Wants, hub.Want.Live) {
+		// Events of a live topic have no positions, so a client that was greeted must get all that come.
+		s.owed = &owed{greeting: b}
+		s.owes.Store(true)
+	} else {
+		c.Write(websocket.Text, b) // if it fails, OnClose is called
+	}
 	if t.Hub.Join(r.Context(), &s.Subscriber, a.Wants) != nil {
 		return errComeBack
 	}
+	s.pay()
 	return nil
 }
 
@@ -198,14 +212,14 @@ func (s *socket) carryOut(ref uint64, q *change) error {
 	ctx, cancel := context.WithTimeout(s.t.Hub.Ctx, access.JoinTimeout)
 	defer cancel()
 	var failed error // of the answer
-	began := false
+	began := false   // the answer was sent
 	c := changer{t: s.t, root: &s.Subscriber, rights: s.rights, client: s.client, transport: "websocket",
 		remote: s.conn.RemoteAddr().String()}
 	c.began = func(r changed) { began, failed = true, s.answer(socketAnswer{Ref: ref, changed: r}) }
 	c.renewed = func(r *access.Rights) { s.rights = r }
 	r, f, err := c.carryOut(ctx, q)
 	switch {
-	case err != nil: // the client was told that it has the topic
+	case err != nil && began: // the client was told that it has the topic
 		return errComeBack
 	case f != nil:
 		return s.refuse(ref, f)
@@ -235,7 +249,7 @@ func (s *socket) give(e *event.Event, filter string) error {
 
 // Send implements sink.
 func (s *socket) Send(topic int, e *event.Event) bool {
-	if s.missed.Load() && !s.tellMissed() ||
+	if !s.pay() ||
 		errors.Is(s.conn.WritePrepared(e.Prepared(s.t.Sockets)), websocket.ErrQueueFull) {
 		s.drop(topic, e.Alone())
 	}
@@ -260,20 +274,32 @@ func (s *socket) drop(topic int, missed event.Span) {
 	}
 	s.t.slow.Lock()
 	defer s.t.slow.Unlock()
-	s.lost.add(topic, missed)
-	s.missed.Store(true)
+	if s.owed == nil {
+		s.owed = new(owed)
+	}
+	s.owed.lost.add(topic, missed)
+	s.owes.Store(true)
 }
 
-// tellMissed tells the client which events were dropped. It reports whether there was room for
-// that.
-func (s *socket) tellMissed() bool {
+// pay tells the client what it is owed: the greeting, and which events were dropped. It reports whether
+// there was room for that.
+func (s *socket) pay() bool {
+	if !s.owes.Load() {
+		return true
+	}
 	s.t.slow.Lock()
 	defer s.t.slow.Unlock()
-	if s.lost != nil && s.tell(s.lost.gap(&s.Subscriber)) != nil {
-		return false
+	if o := s.owed; o != nil { // another event has not paid
+		if o.greeting != nil && s.conn.Write(websocket.Text, o.greeting) != nil {
+			return false
+		}
+		o.greeting = nil
+		if o.lost != nil && s.tell(o.lost.gap(&s.Subscriber)) != nil {
+			return false
+		}
 	}
-	s.lost = nil
-	s.missed.Store(false)
+	s.owed = nil
+	s.owes.Store(false)
 	return true
 }
 
