@@ -92,6 +92,15 @@ func (c *workers) remove(w *worker) {
 // full reports whether max functions run. The caller holds c.mu.
 func (c *workers) full() bool { return c.max > 0 && c.running >= c.max }
 
+// push adds connections to the backlog. The caller holds c.mu.
+func (c *workers) push(all ...ready) {
+	was := c.backlog
+	c.backlog = append(was, all...)
+	if len(was) > 0 && &was[0] != &c.backlog[0] {
+		clear(was) // the room would keep the records
+	}
+}
+
 // pop takes the first connection from the backlog, or returns zero. The caller holds c.mu.
 func (c *workers) pop() (r ready) {
 	if len(c.backlog) == 0 {
@@ -171,7 +180,7 @@ func (l *Lot) admit(r *ready, rest []ready) bool {
 	c := &l.workers
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.backlog = append(c.backlog, rest...)
+	c.push(rest...)
 	if c.full() {
 		c.mu.Unlock() // pc.mu is locked before c.mu
 		ok := r.pc.enqueue(r)
@@ -180,7 +189,7 @@ func (l *Lot) admit(r *ready, rest []ready) bool {
 			return false
 		}
 		if c.full() {
-			c.backlog = append(c.backlog, *r)
+			c.push(*r)
 			return false
 		}
 	}

@@ -190,3 +190,23 @@ func TestShutdown(t *testing.T) {
 		check.Empty(t, outcomes)
 	})
 }
+
+// What has left the backlog is not kept by the room, also if the backlog has outgrown it.
+func TestBacklogKeepsNothing(t *testing.T) {
+	l := newLot(t, Config{})
+	l.SetBatch(2)
+	c := &l.workers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range cap(c.room) - 1 {
+		c.push(ready{pc: new(parkedConn)})
+	}
+	c.pop()
+	c.push(make([]ready, 3*cap(c.room))...)
+	for i, r := range c.room[:cap(c.room)] {
+		if r.pc != nil {
+			t.Errorf("place %d of %d has a connection", i, cap(c.room))
+		}
+	}
+	c.backlog = c.room[:0]
+}
