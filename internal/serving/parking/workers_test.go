@@ -198,6 +198,8 @@ func TestBacklogKeepsNothing(t *testing.T) {
 	c := &l.workers
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.push(ready{pc: new(parkedConn)})
+	c.pop() // now it is empty, and has the room
 	for range cap(c.room) - 1 {
 		c.push(ready{pc: new(parkedConn)})
 	}
