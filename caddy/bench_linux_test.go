@@ -27,17 +27,17 @@ func BenchmarkBusy(b *testing.B) {
 	for _, secure := range []bool{false, true} {
 		for _, conns := range []int{1, 100, 1000} {
 			for _, size := range []int{100, 16 << 10} {
-				for _, ours := range []bool{false, true} {
-					name := fmt.Sprintf("TLS=%t/conns=%d/size=%d/park_upgrades=%t", secure, conns, size, ours)
-					b.Run(name, func(b *testing.B) { benchmarkBusy(b, secure, ours, conns, size) })
+				for _, lines := range []string{noLine, oneLine, bothLines} {
+					name := fmt.Sprintf("TLS=%t/conns=%d/size=%d/lines=%s", secure, conns, size, lines)
+					b.Run(name, func(b *testing.B) { benchmarkBusy(b, secure, lines, conns, size) })
 				}
 			}
 		}
 	}
 }
 
-func benchmarkBusy(b *testing.B, secure, ours bool, conns, size int) {
-	caddy := idling.Start(b, "server", fmt.Sprintf("%t,%t", ours, secure))
+func benchmarkBusy(b *testing.B, secure bool, lines string, conns, size int) {
+	caddy := idling.Start(b, "server", fmt.Sprintf("%s %t", lines, secure))
 	address, echo := caddy.Say(""), echoUpgraded(b)
 	var clients []net.Conn
 	for range conns {

@@ -31,7 +31,6 @@ import (
 	"github.com/socknotify/socknotify/internal/test/check"
 	"github.com/socknotify/socknotify/internal/test/conntest"
 	"github.com/socknotify/socknotify/internal/test/freeport"
-	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/tunnel"
 )
 
@@ -622,27 +621,6 @@ func TestParkProxies(t *testing.T) {
 		if got := string(parkProxies([]byte(c[0]))); got != c[1] {
 			t.Errorf("%s: %s, want %s", c[0], got, c[1])
 		}
-	}
-}
-
-// At a reload all WebSockets get their close frames, however many there are.
-func TestReloadMany(t *testing.T) {
-	n := long.Or(2000, 200)
-	b := newBackend(t)
-	text := "$SITE {\npark_upgrades\nreverse_proxy " + b.address + " {\nstream_timeout %dh\n}\n}"
-	s := newSite(t, false, fmt.Sprintf(text, 1))
-	var clients, servers []*peer
-	for range n {
-		client, server := s.dial(b, "/", "websocket")
-		clients, servers = append(clients, client), append(servers, server)
-	}
-	resting(t, n)
-	begin := time.Now()
-	s.load(fmt.Sprintf(text, 2))
-	t.Logf("%d WebSockets: the reload took %v", n, time.Since(begin))
-	for i := range n {
-		clients[i].expectEnd(t, "the client", goodbye)
-		servers[i].expectGoodbye(t)
 	}
 }
 

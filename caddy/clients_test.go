@@ -29,7 +29,16 @@ import (
 func newEcho(t *testing.T) (address string) {
 	upgrader := websocket.Upgrader{EnableCompression: true, CheckOrigin: func(*http.Request) bool { return true }}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !websocket.IsWebSocketUpgrade(r) {
+		switch {
+		case websocket.IsWebSocketUpgrade(r):
+		case r.URL.Path == "/page":
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprintf(w, browserPage, strings.Trim(fmt.Sprint(echoSizes), "[]"))
+			return
+		case r.URL.Path == "/result":
+			browserResults <- r.URL.RawQuery
+			return
+		default:
 			io.WriteString(w, r.URL.Path)
 			return
 		}
@@ -131,28 +140,85 @@ func nodeWSClient(url string) error {
 	return nil
 }
 
-// Clients of other libraries get their messages and the code of the end, of gorilla/websocket,
-// coder/websocket and Debian's package node-ws.
+// browserPage does what the other clients do, and sends the result to the page's server.
+const browserPage = `<!DOCTYPE html><script>
+	const sizes = '%s'.split(' '), text = n => 'ab'.repeat(n / 2 + 1).slice(0, n)
+	const socket = new WebSocket(location.href.replace('http', 'ws').replace('page', 'socket'))
+	let at = 0
+	const next = () => at < sizes.length ? socket.send(text(+sizes[at])) : socket.close(4000, 'enough')
+	socket.onopen = next
+	socket.onmessage = m => {
+		if (m.data !== text(+sizes[at])) return socket.close(4001)
+		at++
+		next()
+	}
+	socket.onclose = e => fetch('result?' + e.code + ' ' + at)
+</script>`
+
+var browserResults = make(chan string, 1)
+
+// chromiumClient has Chromium open a page, whose script is the client.
+func chromiumClient(t *testing.T, url string) error {
+	profile, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		return err
+	}
+	defer await.Until(t, "the profile is removed", func() bool { return os.RemoveAll(profile) == nil })
+	ctx, cancel := context.WithTimeout(t.Context(), conntest.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--ignore-certificate-errors",
+		"--user-data-dir="+profile, "--remote-debugging-port=0", strings.Replace(url, "ws", "http", 1)+"/page")
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	result := ""
+	select {
+	case result = <-browserResults:
+	case <-ctx.Done():
+	}
+	cmd.Process.Signal(os.Interrupt)
+	err = cmd.Wait()
+	if want := fmt.Sprintf("4000%%20%d", len(echoSizes)); result != want {
+		return fmt.Errorf("%q, want %q; %v: %s", result, want, err, out.String())
+	}
+	return nil
+}
+
+// Clients of other libraries get their messages and the code of the end: gorilla/websocket,
+// coder/websocket, Debian's package node-ws, and Chromium.
 func TestClients(t *testing.T) {
+	clients := map[string]func(*testing.T, string) error{
+		"gorilla": func(_ *testing.T, url string) error { return gorillaClient(url) },
+		"coder":   func(_ *testing.T, url string) error { return coderClient(url) },
+	}
+	if exec.Command("node", "-e", "require('/usr/share/nodejs/ws')").Run() == nil {
+		clients["ws"] = func(_ *testing.T, url string) error { return nodeWSClient(url) }
+	} else {
+		t.Log("node-ws is not installed")
+	}
+	if _, err := exec.LookPath("chromium"); err == nil {
+		clients["chromium"] = chromiumClient
+	} else {
+		t.Log("Chromium is not installed")
+	}
 	echo := newEcho(t)
-	for _, secure := range []bool{false, true} {
-		s := newSite(t, secure, "$SITE {\npark_upgrades\nreverse_proxy "+echo+"\n}")
-		url := map[bool]string{false: "ws://", true: "wss://"}[secure] + s.address
-		before := tunnels.Stats().Accepted
-		clients := map[string]func(string) error{"gorilla": gorillaClient, "coder": coderClient}
-		if exec.Command("node", "-e", "require('/usr/share/nodejs/ws')").Run() == nil {
-			clients["ws"] = nodeWSClient
-		} else {
-			t.Log("node-ws is not installed")
-		}
-		for name, client := range clients {
-			if err := client(url); err != nil {
-				t.Errorf("TLS %t, %s: %v", secure, name, err)
+	for _, c := range setups {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t, c.secure, withBackend(c.text, echo), c.servers)
+			url := map[bool]string{false: "ws://", true: "wss://"}[c.secure] + s.address
+			before := tunnels.Stats().Accepted
+			for name, client := range clients {
+				if err := client(t, url); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
 			}
-		}
-		if n := tunnels.Stats().Accepted - before; n != uint64(len(clients)) {
-			t.Errorf("%d tunnels for %d clients", n, len(clients))
-		}
+			if n := tunnels.Stats().Accepted - before; n != uint64(len(clients)) {
+				t.Errorf("%d tunnels for %d clients", n, len(clients))
+			}
+		})
 	}
 }
 

@@ -71,8 +71,8 @@ func (p *ParkUpgrades) Provision(ctx caddy.Context) error {
 }
 
 func (p *ParkUpgrades) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (err error) {
-	if r.ProtoMajor != 1 || r.Header.Get("Upgrade") == "" {
-		return next.ServeHTTP(w, r)
+	if r.ProtoMajor != 1 || r.Header.Get("Upgrade") == "" || r.Context().Value(upgradeKey{}) != nil {
+		return next.ServeHTTP(w, r) // or the handler is there twice
 	}
 	u := &upgrade{log: p.lastLine(r)}
 	tunnels.Handler(http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {

@@ -21,7 +21,11 @@ func parkRoutesOf(parent caddy.Module) bool {
 		}
 	case *caddyhttp.App:
 		for _, s := range m.Servers {
-			parkRoutes(s.Routes)
+			if parkRoutes(s.Routes) {
+				for _, route := range s.NamedRoutes { // which may be invoked by routes that come after it
+					parkHandlers(route.HandlersRaw)
+				}
+			}
 			if s.Errors != nil {
 				parkRoutes(s.Errors.Routes)
 			}
@@ -32,15 +36,27 @@ func parkRoutesOf(parent caddy.Module) bool {
 	return true
 }
 
-func parkRoutes(routes caddyhttp.RouteList) {
-	behind := false
+// parkRoutes changes the routes behind park_upgrades. It reports whether the list has that.
+func parkRoutes(routes caddyhttp.RouteList) (behind bool) {
 	for _, route := range routes {
-		for i, raw := range route.HandlersRaw {
-			if behind {
-				route.HandlersRaw[i] = parkProxies(raw)
-			}
-			behind = behind || isParkUpgrades(raw)
+		if behind {
+			parkHandlers(route.HandlersRaw)
+			continue
 		}
+		for i, raw := range route.HandlersRaw {
+			if isParkUpgrades(raw) {
+				behind = true
+				parkHandlers(route.HandlersRaw[i+1:])
+				break
+			}
+		}
+	}
+	return behind
+}
+
+func parkHandlers(handlers []json.RawMessage) {
+	for i, raw := range handlers {
+		handlers[i] = parkProxies(raw)
 	}
 }
 

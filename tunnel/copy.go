@@ -81,6 +81,7 @@ func (s *tunnelSide) transfer(c copying) error {
 	defer tunnelBuffers.Put(buf)
 	for i := 0; i < carrier.MaxReads || c == copyOwn; i++ {
 		n, err := s.read(from, buf[:], c)
+		came := i > 0 || n > 0
 		if n > 0 && !s.parts {
 			if err := s.forward(buf[:n], true, nil); err != nil {
 				return err
@@ -100,8 +101,11 @@ func (s *tunnelSide) transfer(c copying) error {
 				return err
 			}
 		case from.Emptied(n, len(buf)):
+			if came && s.isBrisk() && s.startFlow(nil) {
+				return errFlows
+			}
 			return nil
-		case s.startFlow(i):
+		case s.hasMuch(i):
 			return errFlows
 		}
 	}
@@ -219,9 +223,10 @@ func (s *tunnelSide) drain(pipe *nowait.Pipe, wait bool) error {
 
 // A direction in which nothing moves keeps its goroutine for a pause, at most twice. With a pipe it
 // needs no buffer.
-const bufferPause = 10 * time.Millisecond
-
-var pipePause = time.Second // a variable, so that tests need not wait
+var ( // variables, so that tests need not wait
+	bufferPause = 10 * time.Millisecond
+	pipePause   = time.Second
+)
 
 // errFlows is the result of a transfer that a goroutine goes on with.
 var errFlows = errors.New("tunnel: left to the goroutine of a busy direction")
@@ -229,22 +234,46 @@ var errFlows = errors.New("tunnel: left to the goroutine of a busy direction")
 // flowReads is how many reads in a row, besides the last one, make a direction with TLS busy.
 const flowReads = 4
 
-// startFlow gives a busy direction a goroutine, if its sides are read and written by their sockets
-// and there is a pipe for plain ones. It reports whether it has. before is the number of reads in a
-// row before the last one.
-func (s *tunnelSide) startFlow(before int) bool {
+// briskPause is the longest pause between the bytes of a direction that is busy with small messages.
+const briskPause = 5 * time.Millisecond
+
+// isBrisk notes that bytes have come. It reports whether others have come a short time before. It takes
+// a pause of 65.5 seconds for a short one, and then a goroutine begins for nothing.
+func (s *tunnelSide) isBrisk() bool {
+	now := millis(s.of.in.lot().Now())
+	pause := now - s.came
+	s.came = now
+	return pause < millis(briskPause)
+}
+
+// millis returns the last digits of a time in milliseconds.
+func millis(d time.Duration) uint16 { return uint16(d / time.Millisecond) }
+
+// hasMuch starts a flow of a direction of which more is to be read than one read returns: with a pipe
+// if there is one for it, and with TLS after some reads in a row. It reports whether it has. before is
+// the number of reads in a row before the last one.
+func (s *tunnelSide) hasMuch(before int) bool {
+	if s.splices() {
+		pipe := nowait.TakePipe()
+		return pipe != nil && s.startFlow(pipe)
+	}
+	return before >= flowReads && s.startFlow(nil)
+}
+
+// splices reports whether the kernel may move the bytes of the direction through a pipe.
+func (s *tunnelSide) splices() bool {
+	from, ok := s.Carrier().(carrier.DirectCarrier)
+	to, too := s.peer().Carrier().(carrier.DirectCarrier)
+	return ok && too && from.Spliced() && to.Spliced() && s.frames() == nil && !s.alone && !s.peer().alone
+}
+
+// startFlow gives a busy direction a goroutine, if its sides are read and written by their sockets. It
+// reports whether it has.
+func (s *tunnelSide) startFlow(pipe *nowait.Pipe) bool {
 	p := s.peer()
-	from, fromOK := s.Carrier().(carrier.DirectCarrier)
-	to, toOK := p.Carrier().(carrier.DirectCarrier)
-	if s.alone || p.alone || !fromOK || !toOK {
-		return false
-	}
-	var pipe *nowait.Pipe
-	spliced := from.Spliced() && to.Spliced() && s.frames() == nil
-	if spliced {
-		pipe = nowait.TakePipe()
-	}
-	if pipe == nil && (spliced || before < flowReads) {
+	_, from := s.Carrier().(carrier.DirectCarrier)
+	_, to := p.Carrier().(carrier.DirectCarrier)
+	if !from || !to || s.alone || p.alone {
 		return false
 	}
 	s.of.in.group.Goroutines.Go(func() { s.flow(pipe) })
@@ -253,26 +282,30 @@ func (s *tunnelSide) startFlow(before int) bool {
 
 // flow moves the bytes of a busy direction, as io.Copy does: by the kernel if there is a pipe. It
 // waits in Go's poller, which is cheaper than to park for each part, and ends when nothing has moved
-// for a while.
+// for a while, or for a farewell.
 func (s *tunnelSide) flow(pipe *nowait.Pipe) {
 	p := s.peer()
 	from, to := nowait.Reader{Socket: s.end.Socket}, nowait.Writer{Socket: p.end.Socket}
-	pause := bufferPause
-	if pipe != nil {
-		pause = s.of.pauseWithPipe()
-	}
+	splices := pipe == nil && s.splices()
 	moved, err := true, error(nil)
-	for moved && err == nil {
+	for moved && err == nil && !s.mayPart() {
+		pause := bufferPause
+		if pipe != nil {
+			pause = s.of.pauseWithPipe()
+		}
 		before, until := s.sent.Load(), time.Now().Add(pause)
 		s.end.Conn.SetReadDeadline(until)
 		p.end.Conn.SetWriteDeadline(until)
 		if pipe != nil {
 			err = s.pump(pipe)
 		} else {
-			err = s.pumpBytes(&from, &to)
+			err = s.pumpBytes(&from, &to, splices)
 		}
 		moved = s.sent.Load() != before
-		if serving.IsTimeout(err) {
+		switch {
+		case err == errMuch:
+			pipe, splices, err = nowait.TakePipe(), false, nil
+		case serving.IsTimeout(err):
 			if err = nil; moved {
 				err = s.of.touch(true)
 			}
@@ -323,9 +356,13 @@ func (s *tunnelSide) pump(pipe *nowait.Pipe) error {
 	}
 }
 
+// errMuch is the result of pumpBytes for a direction that should have a pipe.
+var errMuch = errors.New("tunnel: more bytes than a buffer holds")
+
 // pumpBytes moves bytes by read and write, which wait up to the deadlines. Its errors are those of
-// pump. What the peer has not taken by then stays the rest.
-func (s *tunnelSide) pumpBytes(from, to carrier.Socket) error {
+// pump. What the peer has not taken by then stays the rest. If the direction splices, it fails with
+// errMuch when a read has filled the buffer, and nothing is left of that.
+func (s *tunnelSide) pumpBytes(from, to carrier.Socket, splices bool) error {
 	c := s.Carrier().(carrier.DirectCarrier)
 	buf := tunnelBuffers.Get().(*tunnelBuffer)
 	defer tunnelBuffers.Put(buf)
@@ -351,6 +388,8 @@ func (s *tunnelSide) pumpBytes(from, to carrier.Socket) error {
 			return fmt.Errorf("tunnel: %w", err)
 		case n == 0:
 			return os.ErrDeadlineExceeded
+		case splices && n == len(buf) && s.rest == nil:
+			return errMuch
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (t *Tunnel) endAfter(d time.Duration) {
 // part sends the last bytes to the peer of s, and the end of the stream.
 func (s *tunnelSide) part(b []byte) {
 	t := s.of
-	if b == nil || !s.claim() {
+	if b == nil || !s.claim(b) {
 		return
 	}
 	t.in.lot().Relieve()
@@ -60,17 +60,69 @@ func (s *tunnelSide) part(b []byte) {
 	})
 }
 
-// claim begins to copy the direction, if nothing of it is under way. It reports whether it has.
-func (s *tunnelSide) claim() bool {
+// claim begins to copy the direction, if nothing of it is under way. It reports whether it has. If a
+// goroutine copies the direction, and its frames are counted, that one is left the last bytes.
+func (s *tunnelSide) claim(last []byte) bool {
 	t := s.of
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	free := t.life == tunnelOpen && !s.copying && !s.done && !s.eof && !s.parts && s.rest == nil
-	if f := s.frames(); f != nil {
-		free = free && f.between()
+	if t.life != tunnelOpen || s.done {
+		return false
 	}
-	s.copying = s.copying || free
-	return free
+	f := s.frames()
+	if s.copying {
+		if f != nil {
+			s.leave(last)
+		}
+		return false
+	}
+	s.copying = !s.eof && !s.parts && s.rest == nil && (f == nil || f.between())
+	return s.copying
+}
+
+// A lastBytes has the last bytes for the peers of a and of b, which are left to the goroutines that copy
+// these directions.
+type lastBytes struct{ ofA, ofB []byte }
+
+func (l *lastBytes) of(s *tunnelSide) *[]byte {
+	if s == &s.of.a {
+		return &l.ofA
+	}
+	return &l.ofB
+}
+
+// leave leaves the goroutine that copies the direction the last bytes, unless it has some. The caller
+// holds t.mu.
+func (s *tunnelSide) leave(last []byte) {
+	m := s.of.extra()
+	if m.last == nil {
+		m.last = new(lastBytes)
+	}
+	if left := m.last.of(s); *left == nil {
+		*left = last
+	}
+}
+
+// takeLast returns these bytes, or nil if there are none, and takes them. The caller holds t.mu.
+func (s *tunnelSide) takeLast() (last []byte) {
+	if m := s.of.more.Load(); m != nil && m.last != nil {
+		left := m.last.of(s)
+		last, *left = *left, nil
+	}
+	return last
+}
+
+// mayPart reports whether there are such bytes, and they can be sent now. The goroutine that copies the
+// direction asks.
+func (s *tunnelSide) mayPart() bool {
+	f := s.frames()
+	if f == nil || !f.between() || s.rest != nil {
+		return false
+	}
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	m := s.of.more.Load()
+	return m.last != nil && *m.last.of(s) != nil
 }
 
 // frames finds the ends of the frames of WebSocket in a direction (RFC 6455, 5.2).

@@ -14,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/serving/nowait"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/sockettest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 // blocked returns a tunnel whose first peer sends much, while the second one reads nothing. Before it
@@ -135,6 +136,40 @@ func TestTunnelUrgent(t *testing.T) {
 		far.Close()
 		await.Value(t, closed)
 	}
+}
+
+// A direction that was busy with small messages gets a pipe when it has much to move.
+func TestTunnelPipeAfterMessages(t *testing.T) {
+	most := len(takenAndReleased())
+	if most == 0 {
+		t.Skip("the system has no pipes")
+	}
+	defer func(b, p time.Duration) { bufferPause, pipePause = b, p }(bufferPause, pipePause)
+	bufferPause, pipePause = time.Hour, time.Hour
+	testclock.Install(t) // stands still
+	g, closed := newTunnels(t, &Tunnels{})
+	a, near := conntest.Pair(t, "tcp")
+	b, far := conntest.Pair(t, "tcp")
+	check.OK(t, g.Join(a, b))
+	for range 10 {
+		conntest.Send(t, near, "small")
+		conntest.Expect(t, far, "small")
+	}
+	if n := len(takenAndReleased()); n != most {
+		t.Errorf("%d pipes are free of %d, so small messages have one", n, most)
+	}
+	much, got := pattern(16<<20), make([]byte, 16<<20)
+	go near.Write(much)
+	far.SetReadDeadline(time.Now().Add(conntest.Timeout))
+	if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, much) {
+		t.Errorf("%v, or other bytes", err)
+	}
+	if n := len(takenAndReleased()); n != most-1 {
+		t.Errorf("%d pipes are free of %d, so this tunnel has none", n, most)
+	}
+	near.Close()
+	far.Close()
+	check.OK(t, await.Value(t, closed))
 }
 
 func sendUrgent(t testing.TB, conn net.Conn) {

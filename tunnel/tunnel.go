@@ -44,6 +44,7 @@ type tunnelMore struct {
 	timer  clock.Timer // ends the tunnel; nil without a timeout; protected by mu
 	counts bool        // frames are counted; not changed once the tunnel has begun
 	frames [2]frames   // of the directions from a and from b
+	last   *lastBytes  // of a farewell while directions are copied; nil without one; protected by mu
 }
 
 // extra returns t.more, which it makes. The caller holds t.mu.
@@ -94,6 +95,10 @@ type tunnelSide struct {
 	copying bool
 	armed   parking.Awaited // what the side is parked for; 0 if it is not
 	alone   bool            // it cannot be parked: goroutines copy from it and to it
+
+	// came is when the bytes of this direction came that isBrisk was asked of. It is used as rest is, and
+	// has the size of what is left of a word.
+	came uint16
 }
 
 // Conns returns the connections, for their addresses and settings. The caller must not read, write,
@@ -172,19 +177,21 @@ func (t *Tunnel) release(s *tunnelSide, moved bool, err error) {
 			t.end(group.ErrGoexit)
 		}
 	}()
-	open, end := t.rest(s, moved, err)
+	open, end, last := t.rest(s, moved, err)
 	returned = true
 	switch {
 	case !open:
 		t.finish()
 	case end != nil:
 		t.close(end)
+	case last != nil:
+		s.part(last)
 	}
 }
 
 // rest is release as far as the tunnel's lock is needed. It reports whether the tunnel was open, and
-// returns how it ends now, or nil.
-func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, end *tunnelEnding) {
+// returns how it ends now, or nil, and last bytes that were kept for the peer of s.
+func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, end *tunnelEnding, last []byte) {
 	lot := t.in.lot()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,6 +204,7 @@ func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, end *tun
 	}
 	if s != nil {
 		s.copying = false
+		last = s.takeLast()
 		if p := s.peer(); s.done && p.armed != parking.AwaitNothing && t.in.HalfCloseTimeout > 0 {
 			p.Carrier().Wake(p) // it was parked for IdleTimeout
 		}
@@ -204,7 +212,7 @@ func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, end *tun
 	open = t.life == tunnelOpen
 	switch {
 	case !open:
-		return false, nil
+		return false, nil, nil
 	case err == nil:
 		err = t.arm()
 	case lot.IsClosing():
@@ -213,7 +221,7 @@ func (t *Tunnel) rest(s *tunnelSide, moved bool, err error) (open bool, end *tun
 	if err != nil {
 		end = t.ending(err)
 	}
-	return true, end
+	return true, end, last
 }
 
 // errTunnelOver is the cause of a tunnel whose sides have ended their streams.

@@ -159,8 +159,8 @@ type Options struct {
 // connections then, which must not be used any more, and closes them.
 //
 // What one side receives waits for the other to take it, and nothing more is received then. A busy
-// direction has a goroutine if TLS was taken over from crypto/tls, and on Linux also between two
-// plain connections: there the kernel moves its bytes through a pipe. When a side has ended its
+// direction has a goroutine if both connections are plain, or have TLS that was taken over from
+// crypto/tls. On Linux the kernel moves much between two plain ones through a pipe. When a side has ended its
 // stream, and all of it was sent, CloseWrite of the other is called; if there is no such method,
 // the tunnel ends. It also ends when both have ended their streams, and when a connection fails.
 // Then the other one is reset, so that its peer does not take what it has received for everything;
@@ -252,6 +252,8 @@ func (g *Tunnels) JoinResponse(
 func (g *Tunnels) newTunnel(o Options) *Tunnel {
 	t := &Tunnel{Value: o.Value, in: g, moved: g.lot().Now()}
 	t.a.of, t.b.of = t, t
+	t.a.came = millis(t.moved) + 1<<15 // no short time before the first bytes
+	t.b.came = t.a.came
 	if r := o.upgraded; g.TrackFrames && r != nil && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		t.more.Store(&tunnelMore{counts: true})
 	}

@@ -38,6 +38,8 @@ func init() { caddy.RegisterModule(new(Wrapper)) }
 type Wrapper struct {
 	// What to use besides the parking of HTTP/1.1 connections, which is "idle" and always included. Default: all.
 	//
+	// - `upgrades` puts the handler `park_upgrades` before all routes of the server: connections that are
+	//   upgraded through any `reverse_proxy` of the server, such as those of WebSocket, are parked too.
 	// - `idle` parks connections of HTTP/1.1, with TLS and without.
 	// - `http2` also parks connections of HTTP/2, which are then served by the HTTP/2 implementation of package park/http2.
 	//   Without it, connections without TLS are parked only if the server's protocols are `h1` alone, because
@@ -54,12 +56,13 @@ type Wrapper struct {
 
 // The parts of a Wrapper.
 const (
-	partIdle    = "idle"
-	partHTTP2   = "http2"
-	partLeanTLS = "lean_tls"
+	partUpgrades = "upgrades"
+	partIdle     = "idle"
+	partHTTP2    = "http2"
+	partLeanTLS  = "lean_tls"
 )
 
-var parts = []string{partIdle, partHTTP2, partLeanTLS}
+var parts = []string{partUpgrades, partIdle, partHTTP2, partLeanTLS}
 
 // has reports whether a part is used.
 func (w *Wrapper) has(part string) bool { return len(w.Parts) == 0 || slices.Contains(w.Parts, part) }
@@ -74,7 +77,7 @@ func (*Wrapper) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the wrapper from Caddyfile tokens. Syntax:
 //
-//	park [idle] [http2] [lean_tls]
+//	park [upgrades] [idle] [http2] [lean_tls]
 func (w *Wrapper) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume wrapper name
 	w.Parts = d.RemainingArgs()
@@ -97,6 +100,11 @@ func (w *Wrapper) Provision(ctx caddy.Context) error {
 	if err := checkLast(w.server.ListenerWrappersRaw); err != nil {
 		return err
 	}
+	if w.has(partUpgrades) {
+		if err := parkUpgrades(w.server); err != nil && len(w.Parts) > 0 {
+			return err
+		}
+	}
 	w.server.RegisterConnContext(w.noteServer)
 	w.server.RegisterOnStop(func(ctx context.Context) error {
 		if !caddy.Exiting() {
@@ -114,6 +122,17 @@ func (w *Wrapper) Validate() error {
 			return fmt.Errorf("parts: %q is none of %s", part, strings.Join(parts, ", "))
 		}
 	}
+	return nil
+}
+
+// parkUpgrades puts the handler park_upgrades before the routes of a server, which Caddy sets up after the listener
+// wrappers. It fails if the program does not have the module, which is in the package above.
+func parkUpgrades(s *caddyhttp.Server) error {
+	if _, err := caddy.GetModule("http.handlers.park_upgrades"); err != nil {
+		return err
+	}
+	handlers := []json.RawMessage{[]byte(`{"handler":"park_upgrades"}`)}
+	s.Routes = append(caddyhttp.RouteList{{HandlersRaw: handlers}}, s.Routes...)
 	return nil
 }
 
