@@ -112,15 +112,23 @@ func scriptOf(id int, client bool) script {
 }
 
 // exchange sends what a peer sends after the first part, and the end of the stream, and verifies what the
-// other peer sends.
-func (s script) exchange(conn net.Conn, in io.Reader, other script) error {
-	sent := make(chan error, 1)
-	go func() { sent <- s.send(conn) }()
+// other peer sends. With wait the end is sent when something has come from the other peer: net/http takes
+// a client for gone that ends its stream when it has the answer, but Caddy has not hijacked its connection.
+func (s script) exchange(conn net.Conn, in *bufio.Reader, other script, wait bool) error {
+	sent, came := make(chan error, 1), make(chan struct{})
+	if !wait {
+		close(came)
+	}
+	go func() { sent <- s.send(conn, came) }()
 	total := 0
 	for _, part := range other {
 		total += part.size
 	}
 	conn.SetReadDeadline(time.Now().Add(conntest.Timeout))
+	if wait {
+		in.Peek(1)
+		close(came)
+	}
 	got, err := io.ReadAll(in)
 	if err == nil && !bytes.Equal(got, sockettest.Sequence(0, total)) {
 		err = fmt.Errorf("received %d of %d bytes, or others", len(got), total)
@@ -128,7 +136,7 @@ func (s script) exchange(conn net.Conn, in io.Reader, other script) error {
 	return errors.Join(err, <-sent)
 }
 
-func (s script) send(conn net.Conn) error {
+func (s script) send(conn net.Conn, mayEnd <-chan struct{}) error {
 	at := s[0].size
 	for _, part := range s[1:] {
 		await.Pause(part.pause)
@@ -137,6 +145,7 @@ func (s script) send(conn net.Conn) error {
 		}
 		at += part.size
 	}
+	<-mayEnd
 	return conn.(interface{ CloseWrite() error }).CloseWrite()
 }
 
@@ -167,14 +176,17 @@ func stressClient(s *site, id int) error {
 	if r.StatusCode != http.StatusSwitchingProtocols {
 		return errors.New(r.Status)
 	}
-	return script.exchange(conn, in, scriptOf(id, false))
+	return script.exchange(conn, in, scriptOf(id, false), true)
 }
 
 // stressBackend returns the address of a backend that has the other ends.
 func stressBackend(t *testing.T, failed chan error) string {
 	ln := conntest.Listen(t)
 	var all sync.WaitGroup
-	t.Cleanup(all.Wait)
+	t.Cleanup(func() {
+		ln.Close()
+		all.Wait()
+	})
 	serve := func(conn net.Conn) error {
 		defer conn.Close()
 		in := bufio.NewReader(conn)
@@ -192,7 +204,7 @@ func stressBackend(t *testing.T, failed chan error) string {
 		await.Pause(script[0].pause)
 		_, err = conn.Write(script.first("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"))
 		if err == nil {
-			err = script.exchange(conn, in, scriptOf(id, true))
+			err = script.exchange(conn, in, scriptOf(id, true), false)
 		}
 		if err != nil {
 			return fmt.Errorf("the backend of %d: %w", id, err)

@@ -103,9 +103,10 @@ func (s *tunnelSide) leave(last []byte) {
 	}
 }
 
-// takeLast returns these bytes, or nil if there are none, and takes them. The caller holds t.mu.
+// takeLast takes these bytes, if they can be sent now, and returns them, or nil. The caller holds t.mu,
+// and no goroutine copies the direction.
 func (s *tunnelSide) takeLast() (last []byte) {
-	if m := s.of.more.Load(); m != nil && m.last != nil {
+	if m := s.of.more.Load(); m != nil && m.last != nil && s.rest == nil && s.frames().between() {
 		left := m.last.of(s)
 		last, *left = *left, nil
 	}

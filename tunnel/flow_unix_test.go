@@ -26,8 +26,7 @@ func TestBriskMessages(t *testing.T) {
 			g, closed := newTunnels(t, &Tunnels{})
 			a, near := conntest.Kinds[kind](t)
 			b, far := conntest.Pair(t, "tcp")
-			tn, err := g.JoinWith(a, b, Options{})
-			check.OK(t, err)
+			check.OK(t, g.Join(a, b))
 			exchange := func() {
 				t.Helper()
 				conntest.Send(t, near, "there")
@@ -40,12 +39,12 @@ func TestBriskMessages(t *testing.T) {
 				g.resting(t, 1)
 				clock.Advance(briskPause)
 			}
-			exchange()
-			exchange()
 			await.Until(t, "both directions have a goroutine", func() bool {
-				tn.mu.Lock()
-				defer tn.mu.Unlock()
-				return tn.a.copying && tn.b.copying
+				before := g.Stats().Parks
+				for range 3 { // each but the last would be parked before the next one is read
+					exchange()
+				}
+				return g.Stats().Parks == before
 			})
 			parks := g.Stats().Parks
 			for range 100 {
