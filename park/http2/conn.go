@@ -44,6 +44,7 @@ type conn struct {
 	idleSince moment // when the last stream has ended and everything was written
 	received  moment // of the latest frame
 	pinged    moment // of the PING that was sent since
+	asks      asks   // of the client, for answers that move nothing (see asks.go)
 
 	// The streams (see stream.go), and those that the client may still believe to be open (see reset.go).
 	streams []*stream // by their numbers, which grow

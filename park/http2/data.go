@@ -51,6 +51,7 @@ func (c *conn) handleData(f *wire.DataFrame) error {
 		st.giveBack(read)
 	}
 	if len(data) > 0 || st.gotEnd {
+		c.asks.earn()
 		st.wake()
 	}
 	return nil

@@ -25,10 +25,12 @@
 //   - Response headers are sent without a dynamic table unless http.HTTP2Config.MaxEncoderHeaderTableSize is set, so they
 //     are longer than net/http's. MaxReadFrameSize is 65,527 bytes unless it is set.
 //   - HTTP2Config.CountError also gets names that net/http does not have: those of wrong frames begin with frame_ and the
-//     type, and there are frame_size_or_order, malformed_request, trailers_length and control_queue.
+//     type, and there are frame_size_or_order, malformed_request, trailers_length, control_queue and
+//     control_flood.
 //   - Any frame of the client answers the PING of HTTP2Config.SendPingTimeout.
 //   - While a client does not read what answers its frames, no more of its frames are handled, and after ten seconds the
-//     connection ends. net/http ends it when 10,000 answers are queued.
+//     connection ends. net/http ends it when 10,000 answers are queued. It also ends for a client that sends 1,000 PING and
+//     SETTINGS frames at once, and then more than 100 in a second, beside ten for each frame of a request or response.
 //   - Requests are malformed, and their stream is reset, as RFC 9113 asks, if they have a header field that belongs to a
 //     connection, a trailer that must not be one, a value with a space or tab around it, a length that is not a number or
 //     not that of the body, a method that is not a token, a path that neither begins with a slash nor is "*", an authority
@@ -60,6 +62,7 @@
 //	headers.go   HEADERS: a stream begins, or a request has trailers
 //	data.go      DATA
 //	settings.go  SETTINGS of both sides
+//	asks.go      how often a client may ask for answers
 //	window.go    WINDOW_UPDATE of both sides: what a client may send, and what it takes
 //	request.go   the http.Request
 //	handler.go   a handler is called, and has returned or panicked

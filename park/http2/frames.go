@@ -156,6 +156,14 @@ func (c *conn) handle(p *wire.Parser, b []byte) error {
 	return err
 }
 
+// ask is called for a frame that asks for an answer and moves nothing. The caller holds c.mu.
+func (c *conn) ask() error {
+	if c.asks.take(time.Now) {
+		return nil
+	}
+	return c.server.count("control_flood", http2.ConnectionError(http2.ErrCodeEnhanceYourCalm))
+}
+
 // handleFrame handles a frame. The error is that of the connection or of a stream. The caller holds c.mu.
 func (c *conn) handleFrame(f wire.Frame) error {
 	if c.opening == awaitSettings {
@@ -181,6 +189,9 @@ func (c *conn) handleFrame(f wire.Frame) error {
 		return c.handleWindowUpdate(f)
 	case *http2.PingFrame:
 		if !f.IsAck() {
+			if err := c.ask(); err != nil {
+				return err
+			}
 			o := c.buffer()
 			o.b = append(wire.AppendFrame(o.b, http2.FramePing, http2.FlagPingAck, 0, len(f.Data)), f.Data[:]...)
 		}

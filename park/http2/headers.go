@@ -47,6 +47,7 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	if f.Truncated {
 		st.serve = headersTooLarge
 	}
+	c.asks.earn()
 	c.streams = append(c.streams, st)
 	if len(c.streams) == 1 {
 		c.changed(http.StateActive)

@@ -25,7 +25,7 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 		decoder: wire.NewDecoder(max(s.tableSize(), initialTableSize), int(s.maxHeaderList())),
 		encoder: wire.NewEncoder(s.encoderTable())}
 	c.function = c.serve
-	c.received = c.idleSince
+	c.received, c.asks.since = c.idleSince, c.idleSince
 	c.queueSettings()
 	return c
 }

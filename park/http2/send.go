@@ -60,6 +60,7 @@ func (st *stream) allowance(n int) int {
 
 // queueHeader queues a header block. The caller holds c.mu.
 func (c *conn) queueHeader(stream uint32, h *wire.Header, end bool) {
+	c.asks.earn()
 	o := c.buffer()
 	o.b = c.encoder.Append(o.b, stream, h, end)
 }
@@ -67,6 +68,7 @@ func (c *conn) queueHeader(stream uint32, h *wire.Header, end bool) {
 // queueData queues a DATA frame, for which the windows must be open. The caller holds c.mu.
 func (st *stream) queueData(p []byte, end bool) {
 	c, flags := st.c, http2.Flags(0)
+	c.asks.earn()
 	if end {
 		flags = http2.FlagDataEndStream
 		st.queuedEnd()

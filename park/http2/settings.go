@@ -41,6 +41,9 @@ func (c *conn) handleSettings(f *http2.SettingsFrame) error {
 		}
 		return nil
 	}
+	if err := c.ask(); err != nil {
+		return err
+	}
 	if f.NumSettings() > maxSettings {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}

@@ -76,7 +76,7 @@ func TestEventStreamsNotRead(t *testing.T) {
 	}
 }
 
-// A connection that is parked with open streams answers a flood of pings that come one by one.
+// A connection that is parked with open streams answers as many pings as a client may send at once.
 func TestPingsWhileParked(t *testing.T) {
 	x := serveEvents(t, new(sse.Server), false)
 	p := dial(t, x.url)
@@ -91,11 +91,11 @@ func TestPingsWhileParked(t *testing.T) {
 		x.waits(t, 100, 1)
 		p.synced()
 	}
-	for range 5000 {
+	for range maxAsks - 100 {
 		p.WritePing(false, [8]byte{})
 	}
 	must(t, p.send())
-	for range 5000 {
+	for range maxAsks - 100 {
 		p.want("PING")
 	}
 	x.waits(t, 100, 1)
