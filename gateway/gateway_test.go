@@ -221,14 +221,7 @@ func TestLostMessages(t *testing.T) {
 			must(t, f.Sub.Unsubscribe())
 			must(t, s.node.Conn.Flush())
 			s.publish("a", data)
-			sub, err := s.node.Conn.ChanSubscribe(f.Sub.Subject, s.hub.Inboxes[0])
-			must(t, err)
-			s.hub.Mu.Lock()
-			f.Mu.Lock()
-			f.Sub = sub
-			f.Mu.Unlock()
-			s.hub.Mu.Unlock()
-			must(t, s.node.Conn.Flush())
+			resubscribe(t, s, f)
 		}
 		lose("1")
 		s.publish("a", "2")

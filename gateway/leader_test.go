@@ -92,7 +92,7 @@ func TestStoppedNode(t *testing.T) {
 				s.Changed()
 				return s.Stats().Audits > audits+1
 			})
-			republished, err := s.node.Conn.SubscribeSync(f.Sub.Subject)
+			republished, err := s.node.Conn.SubscribeSync(f.Subject)
 			must(t, err)
 			l.publish(s, "a", "last")
 			m, err := republished.NextMsgWithContext(t.Context())

@@ -174,11 +174,12 @@ func TestRetentionOvertakesNode(t *testing.T) {
 
 // resubscribe makes a feed get events again.
 func resubscribe(t *testing.T, s *site, f *hub.Feed) {
-	sub, err := s.node.Conn.ChanSubscribe(f.Sub.Subject, s.hub.Inbox(f.Sub.Subject))
-	must(t, err)
-	s.hub.Mu.Lock()
+	t.Helper()
+	s.hub.Mu.Lock() // no message is dispatched before the feed has the subscription that it came by
+	sub, err := s.node.Conn.ChanSubscribe(f.Subject, s.hub.Inbox(f.Subject))
 	f.Sub = sub
 	s.hub.Mu.Unlock()
+	must(t, err)
 	must(t, s.node.Conn.Flush())
 }
 

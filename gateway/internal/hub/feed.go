@@ -33,9 +33,10 @@ import (
 // hub.audit finds those without one.
 type Feed struct {
 	Hub     *Hub
-	Sub     *nats.Subscription
-	Special Special // of a topic of the gateway's own, or nil
-	refs    int32   // clients that join or have joined; guarded by hub.mu
+	Subject string             // that it listens to
+	Sub     *nats.Subscription // guarded by hub.mu, once the feed is among those of the hub
+	Special Special            // of a topic of the gateway's own, or nil
+	refs    int32              // clients that join or have joined; guarded by hub.mu
 	Wild    bool
 
 	// What follows is guarded by mu, which is held while an event is given to all members.
@@ -59,8 +60,8 @@ type membership struct {
 	after  uint64 // the client has what is up to this sequence
 }
 
-// Filter returns the filter, a part of the subject that the subscription has.
-func (f *Feed) Filter() string { return f.Sub.Subject[len(event.LivePrefix):] }
+// Filter returns the filter, a part of the subject.
+func (f *Feed) Filter() string { return f.Subject[len(event.LivePrefix):] }
 
 func (f *Feed) Live() bool { return event.IsLive(f.Filter()) }
 

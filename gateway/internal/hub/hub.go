@@ -150,7 +150,7 @@ func (h *Hub) Size() int {
 func (h *Hub) HasBegun(f *Feed) bool {
 	h.Mu.RLock()
 	defer h.Mu.RUnlock()
-	return h.Starting[f.Sub.Subject] == nil
+	return h.Starting[f.Subject] == nil
 }
 
 // All returns the feeds that there are.

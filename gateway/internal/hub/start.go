@@ -96,7 +96,7 @@ func (h *Hub) abandon(s *Start) {
 
 // forget removes a feed from those of the hub. The caller holds h.mu, and calls close.
 func (h *Hub) forget(f *Feed) {
-	delete(h.feeds, f.Sub.Subject)
+	delete(h.feeds, f.Subject)
 	if event.IsReserved(f.Filter()) {
 		h.hidden--
 	}
@@ -117,8 +117,8 @@ func (f *Feed) close() {
 // the event was stored before begin asks where the feed begins. If it is live, no client waits for
 // it.
 func (h *Hub) AddFeed(filter string) (*Feed, error) {
-	f := &Feed{Hub: h, Wild: event.IsWild(filter)}
 	subject := SubjectOf(filter)
+	f := &Feed{Hub: h, Subject: subject, Wild: event.IsWild(filter)}
 	var err error
 	if f.Sub, err = h.Conn.ChanSubscribe(subject, h.Inbox(subject)); err != nil {
 		return nil, fmt.Errorf("gateway: subscribe: %w", err)
