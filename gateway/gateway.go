@@ -90,6 +90,7 @@ func (g *Gateway) assemble(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	g.hub.OnLeaderless = g.transports.SendAway
 	g.orders = order.New(g.access, g.transports)
 	g.route()
 	if c.Authorize != nil || g.access.Hooks != nil { // otherwise no client's time ends
@@ -170,6 +171,8 @@ func (g *Gateway) unready() error {
 		return access.ErrDrain
 	case !g.config.Conn.IsConnected():
 		return errDisconnected
+	case g.hub.Leaderless.Load():
+		return stream.ErrNoLeader
 	case g.config.StoreError != nil:
 		return g.config.StoreError()
 	}

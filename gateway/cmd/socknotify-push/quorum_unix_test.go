@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,8 +16,9 @@ import (
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
-// While two of three members are stopped, the third refuses events of durable topics with 503 and Retry-After. Live topics go
-// on, and its clients stay connected. When they run again, an event that is repeated with its key is stored once.
+// While two of three members are stopped, the third refuses events of durable topics with 503 and Retry-After. After a time
+// it is not ready, and sends clients of durable topics away. Live topics go on, and their clients stay connected. When the
+// members run again, an event that is repeated with its key is stored once, and a client that comes back goes on.
 func TestNoQuorum(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes, and waits for an acknowledgement that does not come")
@@ -47,7 +49,7 @@ func TestNoQuorum(t *testing.T) {
 	acknowledged("first")
 	durable, end := events(t, urls[0], "topic=news", "")
 	defer end()
-	durable("id: ") // what is published from now on is for the client
+	last := durable("id: ") // what is published from now on is for the client
 	live, endLive := events(t, urls[0], "topic=live.news", "")
 	defer endLive()
 	acknowledged("before")
@@ -69,6 +71,16 @@ func TestNoQuorum(t *testing.T) {
 		answer, _ := publish("live.news", "live")
 		return answer.StatusCode == http.StatusAccepted && live("data: ") == "live"
 	})
+	if got := durable("nothing begins with this"); got != io.EOF.Error() {
+		t.Errorf("the client of a durable topic got %q", got)
+	}
+	if code, body := ask(t, "GET", urls[0]+"/readyz", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("without a quorum: %d %s", code, body)
+	}
+	until(t, "the live client stays", func() bool {
+		answer, _ := publish("live.news", "still")
+		return answer.StatusCode == http.StatusAccepted && live("data: ") == "still"
+	})
 	for _, p := range members[1:] {
 		must(t, p.Signal(syscall.SIGCONT))
 	}
@@ -77,6 +89,15 @@ func TestNoQuorum(t *testing.T) {
 		t.Errorf("the second retry: %+v, want a duplicate of %s", again, id)
 	}
 	acknowledged("after")
+	until(t, "the member is ready", func() bool {
+		code, _ := ask(t, "GET", urls[0]+"/readyz", "")
+		return code == http.StatusOK
+	})
+	until(t, "the client goes on", func() bool { // it is sent away while the new leader is busy
+		durable, end = events(t, urls[0], "topic=news", last)
+		t.Cleanup(end)
+		return durable("data: ") == "before"
+	})
 	for _, want := range []string{"during", "after"} {
 		if got := durable("data: "); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -38,6 +38,27 @@ func (b *Backwards) Note(err error, now time.Time) (lost bool) {
 	return false
 }
 
+// MaxLeaderless is the time for which audits may find no leader of several replicas. This node's
+// clients of durable topics are sent to other nodes then, of which some may have one. An election is
+// shorter, also on a busy machine.
+const MaxLeaderless = 30 * time.Second
+
+// leaderless is the time since when audits find no leader, or zero.
+type leaderless time.Time
+
+// note notes the result of an audit. It reports whether there was no leader for too long.
+func (l *leaderless) note(err error, now time.Time) bool {
+	switch {
+	case !errors.Is(err, stream.ErrNoStream) || errors.Is(err, stream.ErrDeleted):
+		*l = leaderless{}
+	case time.Time(*l).IsZero():
+		*l = leaderless(now)
+	default:
+		return now.Sub(time.Time(*l)) >= MaxLeaderless
+	}
+	return false
+}
+
 // AuditNow makes an audit begin soon: something has happened that may have lost republished events, such as the loss of a
 // route.
 func (h *Hub) AuditNow() {
@@ -52,6 +73,7 @@ func (h *Hub) AuditNow() {
 func (h *Hub) audit() {
 	var audited uint64 // up to this sequence, nothing was missed
 	var shorter Backwards
+	var without leaderless
 	ticker := time.NewTicker(auditInterval)
 	defer ticker.Stop()
 	pause := time.After(0)
@@ -77,12 +99,27 @@ func (h *Hub) audit() {
 			h.OnReset()
 			return
 		}
+		h.noteLeaderless(without.note(err, time.Now()) && h.Patience > 0) // a single node's clients have no other one
 		if err != nil && h.Ctx.Err() == nil {
 			h.Count.AuditFailures.Add(1)
 			h.log.Warn("gateway: cannot compare topics with the stream", "err", err)
 			continue
 		}
 		audited = max(audited, horizon)
+	}
+}
+
+// noteLeaderless notes after an audit whether there was no leader for too long. If so, it has the
+// clients of durable topics sent away, each time, because some may have joined since.
+func (h *Hub) noteLeaderless(lost bool) {
+	switch before := h.Leaderless.Swap(lost); {
+	case lost && !before:
+		h.log.Warn("gateway: the stream has no leader; clients of its topics are sent to other nodes")
+	case before && !lost:
+		h.log.Info("gateway: the stream has a leader again")
+	}
+	if lost && h.OnLeaderless != nil {
+		h.OnLeaderless()
 	}
 }
 

@@ -23,3 +23,27 @@ func TestShorterStream(t *testing.T) {
 		t.Error("the stream was not given up")
 	}
 }
+
+// A node that finds no leader sends its clients away after a time, however many audits there are, and
+// not if an audit has found one in between. What else may be wrong with the stream is no such reason.
+func TestLeaderless(t *testing.T) {
+	var l leaderless
+	now := time.Now()
+	if l.note(nil, now) || l.note(stream.ErrNoLeader, now) {
+		t.Error("at once")
+	}
+	for i := range 100 {
+		if l.note(stream.ErrNoStream, now.Add(MaxLeaderless-time.Duration(i+1))) {
+			t.Fatal("before the time")
+		}
+	}
+	if !l.note(stream.ErrNoLeader, now.Add(MaxLeaderless)) || !l.note(stream.ErrNoLeader, now.Add(2*MaxLeaderless)) {
+		t.Error("not after the time")
+	}
+	for _, err := range []error{nil, stream.ErrDeleted, ErrBackwards} {
+		l.note(stream.ErrNoLeader, now)
+		if l.note(err, now.Add(MaxLeaderless)) || l.note(stream.ErrNoLeader, now.Add(2*MaxLeaderless)) {
+			t.Errorf("%v: no new beginning", err)
+		}
+	}
+}

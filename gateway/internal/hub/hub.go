@@ -36,6 +36,10 @@ type Hub struct {
 	OnReset func()                       // the stream is another one
 	Count   counters
 	Clients clientSet
+	// Leaderless says that this node has found no leader of the stream for MaxLeaderless. Then
+	// OnLeaderless, if not nil, is called again and again.
+	Leaderless   atomic.Bool
+	OnLeaderless func()
 	// owners have the topics of the gateway's own whose feeds are special.
 	owners []owner
 	// onChange, if not nil, is called when a client may have joined or left one of its topics, and

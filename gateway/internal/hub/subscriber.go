@@ -58,6 +58,16 @@ type subscription struct {
 	At   uint64 // the position of an eventStream; guarded by its mu
 }
 
+// Durable reports whether one of the client's topics is durable.
+func (s *Subscriber) Durable() bool {
+	for i := range s.Topics {
+		if !s.Topics[i].Live() {
+			return true
+		}
+	}
+	return false
+}
+
 // Deliver gives an event of one of the client's topics to the client. If several of them match the
 // event, the first one counts; deliver reports whether that was this one, and the client has taken it. A wildcard that matches a
 // live topic stands for durable ones alone, and has no such event. No wildcard stands for a topic

@@ -62,6 +62,15 @@ func (t *Server) Drain(ctx context.Context, over time.Duration) {
 	}
 }
 
+// SendAway sends the clients of durable topics away, because no event of these comes to this node.
+func (t *Server) SendAway() {
+	t.Hub.Clients.Each(func(s *hub.Subscriber) {
+		if s.Durable() {
+			t.End(s, access.ErrDrain)
+		}
+	})
+}
+
 // part returns i n-ths of d. It divides first, because the product may be too long for a duration.
 func part(d time.Duration, i, n int) time.Duration {
 	return d / time.Duration(n) * time.Duration(i)
