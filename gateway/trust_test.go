@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,6 +91,12 @@ func TestClusterCertificates(t *testing.T) {
 		}
 		intruder.Close()
 	}
+	// A member that speaks TLS and has no certificate does not start. So this is none.
+	conn := must1(tls.Dial("tcp", members[0], &tls.Config{InsecureSkipVerify: true}))
+	defer conn.Close()
+	until(t, "the log names one without a certificate", func() bool {
+		return strings.Contains(log.text(), "TLS route handshake error: tls: client didn't provide a certificate")
+	})
 	for _, n := range nodes {
 		if got := n.Server.NumRoutes(); got != 2 {
 			t.Errorf("%d routes", got)
