@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
@@ -401,5 +403,68 @@ func TestChromiumHTTP2(t *testing.T) {
 		requests["publish"] != sources+1 {
 		t.Errorf("%d connections of HTTP/2, the extension announced: %t, requests: %v",
 			len(sessions), announced, requests)
+	}
+}
+
+// The headers of a request may have as many bytes as docs/gateway.md says. By HTTP/1.1 they count as
+// they are sent, with the first line, and package net/http reads up to 4 KiB more. By HTTP/2 they count
+// as RFC 9113 (6.5.2) says, and package http2 allows 320 bytes more.
+func TestHeaderLimit(t *testing.T) {
+	const limit, more1, more2 = 16 << 10, 4 << 10, 320
+	url, _, _ := start(t, "--h2c", "--store", t.TempDir())
+	address := strings.TrimPrefix(url, "http://")
+	for size, want := range map[int]int{limit: http.StatusOK, limit + more1 + 1: http.StatusRequestHeaderFieldsTooLarge} {
+		conn := must1(net.Dial("tcp", address))
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for _, n := range []int{100, size} { // on a connection that is used again, too
+			head := "GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: "
+			const end = "\r\n\r\n"
+			io.WriteString(conn, head+strings.Repeat("x", n-len(head)-len(end))+end)
+			answer := must1(http.ReadResponse(in, nil))
+			io.Copy(io.Discard, answer.Body)
+			if n == size && answer.StatusCode != want || n != size && answer.StatusCode != http.StatusOK {
+				t.Errorf("%d bytes by HTTP/1.1: %s", n, answer.Status)
+			}
+		}
+	}
+	conn := must1(net.Dial("tcp", address))
+	defer conn.Close()
+	io.WriteString(conn, http2.ClientPreface)
+	f := http2.NewFramer(conn, conn)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	must(t, f.WriteSettings())
+	for i, n := range []int{limit, limit + more2, limit + more2 + 1} {
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		for _, h := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"},
+			{Name: ":authority", Value: "localhost"}, {Name: ":path", Value: "/healthz"}, {Name: "a"}} {
+			if h.Name == "a" {
+				h.Value = strings.Repeat("~", n-len(h.Name)-32)
+			}
+			n -= int(h.Size())
+			must(t, encoder.WriteField(h))
+		}
+		stream, rest := uint32(2*i+1), block.Bytes()
+		first := min(len(rest), 16<<10)
+		must(t, f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: rest[:first], EndStream: true,
+			EndHeaders: first == len(rest)}))
+		if rest = rest[first:]; len(rest) > 0 {
+			must(t, f.WriteContinuation(stream, true, rest))
+		}
+		for {
+			h, ok := must1(f.ReadFrame()).(*http2.MetaHeadersFrame)
+			if !ok || h.StreamID != stream {
+				continue
+			}
+			want := strconv.Itoa(http.StatusOK)
+			if i == 2 {
+				want = strconv.Itoa(http.StatusRequestHeaderFieldsTooLarge)
+			}
+			if got := h.PseudoValue("status"); got != want {
+				t.Errorf("%d bytes by HTTP/2: %s, want %s", n, got, want)
+			}
+			break
+		}
 	}
 }
