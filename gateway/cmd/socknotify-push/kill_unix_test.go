@@ -31,6 +31,7 @@ import (
 	"github.com/gobwas/ws/wsutil"
 
 	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/gateway/internal/history"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
@@ -42,6 +43,7 @@ var (
 	killPause = flag.Duration("kill.pause", 30*time.Millisecond,
 		"average time between two events of a publisher")
 	killClients = flag.Int("kill.clients", 48, "clients of TestKill")
+	historyDir  = flag.String("history", "", "folder in which the histories stay")
 )
 
 const (
@@ -49,24 +51,12 @@ const (
 	killQuiet     = 4                       // topics whose events come less often than the retention
 	killIRI       = "https://kill.example/" // the beginning of a topic of Mercure
 	killNone      = "none.*"                // a filter that has no event
+	mercureTab    = "mercure of Chromium"   // a browser does not show gaps of Mercure
 	killHeartbeat = time.Second
 	killWindow    = 2 * time.Minute // for which keys are remembered, if the retention is not shorter
 	killSilence   = 5 * time.Second // a client leaves a node that says nothing
 	killPatience  = time.Minute     // one that waits for its node leaves it
 )
-
-// A place is where an event is: the sequence in the stream of an era. Each restore makes an era.
-type place struct {
-	era int
-	seq uint64
-}
-
-// An acknowledged event is one whose publisher got its id.
-type acknowledged struct {
-	topic, data string
-	id          string
-	tries       int
-}
 
 // A killTest is what TestKill's clients and publishers share.
 type killTest struct {
@@ -74,9 +64,12 @@ type killTest struct {
 	age     time.Duration // the retention
 	members []*member
 	stores  []string
-	nats    string // the address of the first node for NATS
+	flags   []string // of each member
+	nats    string   // the address of the first node for NATS
 	token   string
 	begin   string // the id after which all clients begin
+	file    string // of the history
+	history *history.Writer
 
 	// publishing is locked for reading while an event is published, and for writing while the
 	// stream is replaced.
@@ -84,75 +77,60 @@ type killTest struct {
 
 	away *member // events are not published to it; nil in TestKill
 
-	mu     sync.Mutex
-	epochs []string // of each era
-	bases  []uint64 // the last sequence that an era has of the one before
-	acked  []acknowledged
-	end    string // the id of the last event that counts, when the publishers have ended
+	mu   sync.Mutex
+	eras history.Eras
+	last string // the id of the last event that was acknowledged
+	end  string // that id when the publishers have ended, or empty
 
-	retries, probes atomic.Int64
-}
-
-// A missing is what a client was told that it does not get.
-type missing struct{ Topic, After, Last string }
-
-type delivery struct {
-	filter          int
-	topic, id, data string
+	probes atomic.Int64
 }
 
 // A killClient is a client that moves between the nodes, and notes what it gets.
 type killClient struct {
 	k       *killTest
+	who     int // in the history
+	info    history.Client
 	way     string
 	filters []string
 	after   []string // the position of each filter
 	lastID  string   // of Server-Sent Events
-	got     []delivery
-	gaps    []missing
 	moves   int
 	at      *member // the client does not leave it, while it is paused either; nil for any
-	partial bool    // gaps of Mercure that a browser does not show
 	failed  error
 }
 
-// matches reports whether a filter has a topic.
-func (c *killClient) matches(filter, topic string) bool {
-	prefix, wild := strings.CutSuffix(filter, "*")
-	if !wild {
-		prefix, wild = strings.CutSuffix(filter, "{id}")
-	}
-	return filter == topic || wild && strings.HasPrefix(topic, prefix)
+// join notes the client in the history.
+func (c *killClient) join() *killClient {
+	c.info = history.Client{Name: c.way, Filters: c.filters, Mercure: c.mercure(), Partial: c.way == mercureTab}
+	c.who = c.k.history.Join(&c.info)
+	return c
 }
+
+// wrong notes that the client has got something that it must not get.
+func (c *killClient) wrong(format string, a ...any) {
+	c.failed = fmt.Errorf(format, a...)
+	c.k.history.Add(history.Record{Who: c.who, Wrong: c.failed.Error()})
+}
+
+// missed notes a gap.
+func (c *killClient) missed(g history.Gap) { c.k.history.Add(history.Record{Who: c.who, Gap: &g}) }
 
 // mercure reports whether the client's ids are those of Mercure.
 func (c *killClient) mercure() bool { return strings.HasPrefix(c.way, "mercure") }
 
-// owner returns the first filter that has a topic, or -1. All of Mercure's have one position.
-func (c *killClient) owner(topic string) int {
-	if strings.HasPrefix(topic, killIRI) != c.mercure() {
-		return -1
-	}
-	i := slices.IndexFunc(c.filters, func(f string) bool { return c.matches(f, topic) })
-	if c.mercure() {
-		return min(i, 0)
-	}
-	return i
-}
-
 // note notes an event. topic is empty if the client is not told it.
 func (c *killClient) note(topic, id, data string) {
 	of, _, _ := strings.Cut(data, " ")
-	f := c.owner(of)
+	f := c.info.Owner(of)
 	if f < 0 || topic != "" && topic != of {
-		c.failed = fmt.Errorf("topic %q, id %q: %q is not wanted", topic, id, data)
+		c.wrong("topic %q, id %q: %q is not wanted", topic, id, data)
 		return
 	}
 	if id == "" { // it is in the position of the client
 		id = c.after[f]
 	}
 	c.after[f] = id
-	c.got = append(c.got, delivery{f, of, id, data})
+	c.k.history.Add(history.Record{Who: c.who, Event: &history.Event{Topic: of, ID: id, Data: data}})
 }
 
 // setID takes the id of a block of Server-Sent Events, which has a position for each filter.
@@ -165,7 +143,7 @@ func (c *killClient) setID(id string) {
 	epoch, numbers, _ := strings.Cut(id, "-")
 	all := strings.Split(numbers, ".")
 	if len(all) != len(c.filters) {
-		c.failed = fmt.Errorf("%d positions in the id %q, want %d", len(all), id, len(c.filters))
+		c.wrong("%d positions in the id %q, want %d", len(all), id, len(c.filters))
 		return
 	}
 	for i, n := range all {
@@ -186,7 +164,7 @@ func (c *killClient) done() bool {
 		if c.filters[i] == killNone {
 			continue // a WebSocket is not told that time has passed
 		}
-		if at := c.k.place(id); at.era != want.era || at.seq < want.seq {
+		if at := c.k.place(id); at.Era != want.Era || at.Seq < want.Seq {
 			return false
 		}
 	}
@@ -254,10 +232,10 @@ func (c *killClient) stream(m *member, path string, stay int) error {
 	}
 	if at := answer.Header.Get("Last-Event-Id"); c.mercure() && at != "" && at != c.lastID {
 		if at == "earliest" {
-			c.failed = fmt.Errorf("all updates are told again after %s", c.lastID)
+			c.wrong("all updates are told again after %s", c.lastID)
 			return nil
 		}
-		c.gaps = append(c.gaps, missing{c.filters[0], c.lastID[1:], at[1:]})
+		c.missed(history.Gap{Topic: c.filters[0], After: c.lastID[1:], Last: at[1:]})
 		c.setID(at)
 	}
 	return c.blocks(in, stay, func() { conn.SetReadDeadline(time.Now().Add(c.silence())) })
@@ -304,18 +282,20 @@ func (c *killClient) blocks(in *bufio.Reader, stay int, alive func()) error {
 
 // noteGap notes the data of an event named gap.
 func (c *killClient) noteGap(data []byte) {
-	var g struct{ Missed []missing }
+	var g struct{ Missed []history.Gap }
 	if err := json.Unmarshal(data, &g); err != nil || len(g.Missed) == 0 {
-		c.failed = fmt.Errorf("a gap that has nothing: %s", data)
+		c.wrong("a gap that has nothing: %s", data)
 		return
 	}
-	c.gaps = append(c.gaps, g.Missed...)
+	for _, missed := range g.Missed {
+		c.missed(missed)
+	}
 }
 
 // A killMessage is one of a WebSocket, or the answer to a poll.
 type killMessage struct {
 	Topic, ID, Data, Gap string
-	Missed               []missing
+	Missed               []history.Gap
 	Last                 []string
 	Events               []killMessage
 }
@@ -323,10 +303,10 @@ type killMessage struct {
 // take notes what a message has. The gap comes before the events.
 func (c *killClient) take(m *killMessage) {
 	if m.Gap != "" && len(m.Missed) == 0 {
-		c.failed = fmt.Errorf("a gap that has nothing: %+v", m)
+		c.wrong("a gap that has nothing: %+v", m)
 	}
 	for _, g := range m.Missed {
-		c.gaps = append(c.gaps, g)
+		c.missed(g)
 		if i := slices.Index(c.filters, g.Topic); i >= 0 && m.Last == nil {
 			c.after[i] = g.Last
 		}
@@ -417,7 +397,8 @@ func (k *killTest) publish(topic, data string, private bool) bool {
 			}
 			path, body = "/.well-known/mercure", f.Encode()
 		}
-		m := k.members[rand.IntN(len(k.members))]
+		node := rand.IntN(len(k.members))
+		m := k.members[node]
 		if m == k.away {
 			continue
 		}
@@ -428,141 +409,68 @@ func (k *killTest) publish(topic, data string, private bool) bool {
 		if form {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
+		asked := time.Now()
 		b, status, err := k.do(r, 8*time.Second)
-		if err == nil && status == http.StatusOK {
-			id := strings.TrimPrefix(string(b), "#")
-			if !form {
+		if err != nil {
+			status = 0
+		}
+		id := ""
+		if status == http.StatusOK {
+			if id = strings.TrimPrefix(string(b), "#"); !form {
 				var receipt struct{ ID string }
 				must(k.t, json.Unmarshal(b, &receipt))
 				id = receipt.ID
 			}
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if k.end == "" {
-				k.acked = append(k.acked, acknowledged{topic, data, id, try})
-			}
+		}
+		k.history.Add(history.Record{Try: &history.Try{Topic: topic, Data: data, N: try, Node: node,
+			Began: asked.UnixNano(), Status: status, ID: id}})
+		if id != "" {
+			k.acknowledged(id)
 			return true
 		}
-		if err == nil && status != http.StatusServiceUnavailable {
-			k.t.Errorf("publishing %q gets %d %s", data, status, b)
-		}
-		k.retries.Add(1)
 		await.Pause(50 * time.Millisecond)
 	}
 	return false
 }
 
-// place returns where the event with an id is. What an era has of an earlier one is there.
-func (k *killTest) place(id string) place {
+// acknowledged notes the id of an event.
+func (k *killTest) acknowledged(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	epoch, number, _ := strings.Cut(id, "-")
-	seq, err := strconv.ParseUint(number, 10, 64)
-	era := slices.Index(k.epochs, epoch)
-	if err != nil || era < 0 {
-		k.t.Errorf("a strange id: %q", id)
-		return place{}
+	last, _ := k.eras.Place(k.last)
+	if at, err := k.eras.Place(id); err != nil {
+		k.t.Error(err)
+	} else if last.Before(at) {
+		k.last = id
 	}
-	for era > 0 && seq <= k.bases[era] {
-		era--
-	}
-	return place{era, seq}
 }
 
-// in reports whether the stream of an era has, or has had, the event at a place.
-func (k *killTest) in(era int, at place) bool {
-	for i := at.era + 1; i <= era; i++ {
-		if at.seq > k.bases[i] {
-			return false
-		}
+// place returns where the event with an id is.
+func (k *killTest) place(id string) history.Place {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, err := k.eras.Place(id)
+	if err != nil {
+		k.t.Error(err)
 	}
-	return at.era <= era
+	return at
 }
 
-// covers reports whether a gap has the event at a place. It is the next one of a client that has
-// everything of the one era up to After, and gets everything of the other era after Last.
-func (k *killTest) covers(g missing, at place) bool {
-	split := func(id string) (era int, seq uint64) {
-		epoch, number, _ := strings.Cut(id, "-")
-		seq, _ = strconv.ParseUint(number, 10, 64)
-		return slices.Index(k.epochs, epoch), seq
+// check has the history checked by a program of its own.
+func (k *killTest) check() (r history.Report) {
+	k.t.Helper()
+	must(k.t, k.history.Close())
+	c := exec.Command("go", "run", "../../internal/history/checkhistory", k.file)
+	var faults bytes.Buffer
+	c.Stderr = &faults
+	out, err := c.Output()
+	if err != nil {
+		k.t.Errorf("%v: %s", err, faults.Bytes())
 	}
-	from, after := split(g.After)
-	to, last := split(g.Last)
-	has, gets := k.in(from, at) && at.seq <= after, k.in(to, at) && at.seq > last
-	if from == to {
-		return k.in(to, at) && !has && !gets
+	if err := json.Unmarshal(out, &r); err != nil {
+		k.t.Errorf("%v: %q", err, out)
 	}
-	return at.era <= to && !has && !gets
-}
-
-// check compares what a client got with what was acknowledged. It returns how many events it got,
-// and of how many it was told.
-func (c *killClient) check() (came, told int) {
-	k := c.k
-	name := fmt.Sprintf("%s %v", c.way, c.filters)
-	if c.failed != nil {
-		k.t.Errorf("%s: %v", name, c.failed)
-	}
-	at := map[place]string{}
-	last := make([]place, len(c.filters))
-	begin := k.place(k.begin)
-	for i := range last {
-		last[i] = begin
-	}
-	wrong := 0
-	report := func(format string, a ...any) {
-		if wrong++; wrong <= 5 {
-			k.t.Errorf(name+": "+format, a...)
-		}
-	}
-	for _, d := range c.got {
-		p := k.place(d.id)
-		if before := last[d.filter]; p.era < before.era || p.era == before.era && p.seq <= before.seq {
-			report("%v comes after %v: %q", p, before, d.data)
-		}
-		last[d.filter] = p
-		at[p] = d.data
-	}
-	tries := map[string]int{}
-	for _, a := range k.acked {
-		tries[a.data] = a.tries
-		f := c.owner(a.topic)
-		if f < 0 {
-			continue
-		}
-		p, n := k.place(a.id), 0
-		data, got := at[p]
-		switch {
-		case got && data != a.data:
-			report("%s is %q, and %q was acknowledged", a.id, data, a.data)
-		case got:
-			n++
-			came++
-		}
-		for _, g := range c.gaps {
-			if c.mercure() || g.Topic == c.filters[f] {
-				if k.covers(g, p) {
-					n++
-					told++
-				}
-			}
-		}
-		if n != 1 && !(n == 0 && c.partial) {
-			report("%s %q: it has come: %v, and it is in %d gaps", a.id, a.data, got, n)
-		}
-	}
-	seen := map[string]bool{}
-	for _, d := range c.got {
-		if seen[d.data] && tries[d.data] == 1 {
-			report("%q comes twice, and was published once", d.data)
-		}
-		seen[d.data] = true
-	}
-	if wrong > 0 {
-		k.t.Errorf("%s: %d faults; began after %s, the gaps are %+v", name, wrong, k.begin, c.gaps)
-	}
-	return came, told
+	return r
 }
 
 // status returns what a node says of itself.
@@ -621,8 +529,9 @@ func (k *killTest) enter() {
 	epoch, number, _ := strings.Cut(probe.lastID, "-")
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.epochs = append(k.epochs, epoch)
-	k.bases = append(k.bases, must1(strconv.ParseUint(number, 10, 64)))
+	era := history.Era{Epoch: epoch, Base: must1(strconv.ParseUint(number, 10, 64))}
+	k.eras = append(k.eras, era)
+	k.history.Add(history.Record{Era: &era})
 }
 
 // restore kills all members, deletes their files, and starts them with a backup.
@@ -669,11 +578,10 @@ func (k *killTest) browse() (b *tab, clients []*killClient) {
 	for _, m := range k.members {
 		urls = append(urls, m.url+"/events?topic=t.*&after="+k.begin+"&token="+k.token,
 			m.url+"/.well-known/mercure?topic=*&lastEventID=%23"+k.begin+"&authorization="+k.token)
-		clients = append(clients, &killClient{k: k, way: "sse of Chromium", filters: []string{"t.*"}},
-			&killClient{k: k, way: "mercure of Chromium", filters: []string{"*"}, partial: true})
-	}
-	for _, c := range clients {
-		c.after = []string{k.begin}
+		for _, c := range []*killClient{{way: "sse of Chromium", filters: []string{"t.*"}}, {way: mercureTab, filters: []string{"*"}}} {
+			c.k, c.after = k, []string{k.begin}
+			clients = append(clients, c.join())
+		}
 	}
 	b.eval(fmt.Sprintf(killPage, must1(json.Marshal(urls))))
 	until(k.t, "the browser's streams are open", func() bool {
@@ -721,6 +629,9 @@ func (k *killTest) probe() {
 		k.publish(fmt.Sprint("t.", i), fmt.Sprintf("t.%d probe %d", i, n), false)
 	}
 	k.publish(killIRI+"0", fmt.Sprintf("%s0 probe %d", killIRI, n), false)
+	for i := range killQuiet { // a poll that always finds events of other topics tells no position of these
+		k.publish(fmt.Sprint("t.quiet", i), fmt.Sprintf("t.quiet%d probe %d", i, n), false)
+	}
 }
 
 // A node is paused until all events that came before, and some that have come since, have left the
@@ -740,7 +651,7 @@ func TestPausedBeyondRetention(t *testing.T) {
 		topic := fmt.Sprint("t.quiet", i)
 		c := &killClient{k: k, way: []string{"sse", "poll"}[i%2], filters: []string{topic},
 			after: []string{k.begin}, lastID: k.begin, at: woken}
-		clients = append(clients, c)
+		clients = append(clients, c.join())
 		following.Go(c.run)
 	}
 	publish := func(topic int, what string) {
@@ -757,7 +668,7 @@ func TestPausedBeyondRetention(t *testing.T) {
 	for i := range topics {
 		publish(i, "lost")
 	}
-	last := k.place(k.acked[len(k.acked)-1].id).seq
+	last := k.place(k.last).Seq
 	// The others close their routes to the node. It wakes for a moment, in which it finds that it
 	// has not heard of its leader for a long time.
 	await.Pause(2 * age)
@@ -777,46 +688,59 @@ func TestPausedBeyondRetention(t *testing.T) {
 	}
 	k.finish()
 	k.wait(&following, clients)
-	told := 0
-	for _, c := range clients {
-		_, n := c.check()
-		told += n
-	}
-	if told == 0 {
+	if k.check().Told == 0 {
 		t.Error("no event has left the stream before its client was told")
 	}
 }
 
-// startKill starts the cluster, and publishes the event after which all clients begin.
-func startKill(t *testing.T, age time.Duration) *killTest {
-	k := &killTest{t: t, age: age}
-	flags, token := mercureFlags(t)
-	k.token = token
-	addrs := freeport.Addrs(t, 12)
-	for i := range 3 {
-		k.stores = append(k.stores, t.TempDir())
-		m := &member{url: "http://" + addrs[i], debug: "http://" + addrs[6+i], args: []string{
-			"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", k.stores[i],
-			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","),
-			"--debug-addr", addrs[6+i], "--nats-addr", addrs[9+i], "--origins", "*",
-			"--heartbeat", killHeartbeat.String(), "--retry", "1s", "--max-age", k.age.String()}}
-		m.args = append(m.args, flags...)
-		k.members = append(k.members, m)
-		m.start(t)
+// newKill begins a history.
+func newKill(t *testing.T, age time.Duration) *killTest {
+	k := &killTest{t: t, age: age, file: filepath.Join(t.TempDir(), "history")}
+	if *historyDir != "" {
+		k.file = filepath.Join(*historyDir, strings.ReplaceAll(t.Name(), "/", "_"))
 	}
-	k.nats = "nats://" + addrs[9]
+	k.history = must1(history.Create(k.file))
+	t.Cleanup(func() { k.history.Close() })
+	k.flags, k.token = mercureFlags(t)
+	k.flags = append(k.flags, "--origins", "*", "--heartbeat", killHeartbeat.String(), "--retry", "1s",
+		"--max-age", age.String())
+	return k
+}
+
+// start starts the members, and publishes the event after which all clients begin.
+func (k *killTest) start() {
+	k.t.Helper()
+	for _, m := range k.members {
+		m.start(k.t)
+	}
 	k.whole()
 	k.enter()
 	for !k.publish("t.0", "t.0 first", false) {
 	}
-	k.begin, k.acked = k.acked[0].id, nil
+	k.begin = k.last
+	k.history.Add(history.Record{Begin: k.begin})
+}
+
+// startKill starts a cluster on this machine.
+func startKill(t *testing.T, age time.Duration) *killTest {
+	k := newKill(t, age)
+	addrs := freeport.Addrs(t, 12)
+	for i := range 3 {
+		k.stores = append(k.stores, t.TempDir())
+		k.members = append(k.members, &member{url: "http://" + addrs[i], debug: "http://" + addrs[6+i],
+			args: append([]string{"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", k.stores[i],
+				"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","),
+				"--debug-addr", addrs[6+i], "--nats-addr", addrs[9+i]}, k.flags...)})
+	}
+	k.nats = "nats://" + addrs[9]
+	k.start()
 	return k
 }
 
-// clients makes the clients: of each way, with one topic, a wildcard, several topics, and a
+// clients makes clients: of each way, with one topic, a wildcard, several topics, and a
 // wildcard that has a topic of the client's own.
-func (k *killTest) clients() (all []*killClient) {
-	for i := range *killClients {
+func (k *killTest) clients(n int) (all []*killClient) {
+	for i := range n {
 		c := &killClient{k: k, way: []string{"sse", "websocket", "poll", "mercure"}[i%4]}
 		topic := fmt.Sprint("t.", i%killTopics)
 		if i/16%2 == 1 && i%4%2 == 0 { // of a WebSocket that is not told that time has passed, done knows nothing
@@ -840,7 +764,7 @@ func (k *killTest) clients() (all []*killClient) {
 		case "sse":
 			c.lastID = k.begin
 		}
-		all = append(all, c)
+		all = append(all, c.join())
 	}
 	return all
 }
@@ -900,15 +824,10 @@ const killLonger = 20 * time.Second
 
 // finish notes the last event that counts. No publisher may run.
 func (k *killTest) finish() {
-	last := k.acked[0]
-	for _, a := range k.acked {
-		if p, q := k.place(a.id), k.place(last.id); p.era > q.era || p.era == q.era && p.seq > q.seq {
-			last = a
-		}
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.end = last.id
+	k.end = k.last
+	k.history.Add(history.Record{End: k.end})
 }
 
 // Nodes of a cluster are killed and paused, one or two at a time, some for longer than the
@@ -951,13 +870,23 @@ func (k *killTest) wait(following *sync.WaitGroup, clients []*killClient) {
 
 func testKill(t *testing.T, age time.Duration) {
 	k := startKill(t, age)
-	clients := k.clients()
+	clients := k.clients(*killClients)
 	b, browsing := k.browse()
+	k.run(clients, *killTime, *killPause, k.harm)
+	if b != nil {
+		k.collect(b, browsing)
+	}
+	k.summarize(clients)
+}
+
+// run publishes and follows while harm does something to the cluster, for so long. pause is the
+// average time between two events of a publisher. Then it waits until all clients have everything.
+func (k *killTest) run(clients []*killClient, d, pause time.Duration, harm func(context.Context)) {
 	var following, publishing sync.WaitGroup
 	for _, c := range clients {
 		following.Go(c.run)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), *killTime)
+	ctx, cancel := context.WithTimeout(k.t.Context(), d)
 	defer cancel()
 	for p := range 3 {
 		publishing.Go(func() {
@@ -967,7 +896,7 @@ func testKill(t *testing.T, age time.Duration) {
 					topic = fmt.Sprint(killIRI, n%killTopics)
 				}
 				k.publish(topic, fmt.Sprintf("%s p%d %d", topic, p, n), n%2 == 0)
-				await.UpTo(2 * *killPause)
+				await.UpTo(2 * pause)
 			}
 		})
 	}
@@ -981,20 +910,19 @@ func testKill(t *testing.T, age time.Duration) {
 			}
 		}
 	})
-	k.harm(ctx)
+	harm(ctx)
 	publishing.Wait()
 	k.whole()
 	k.finish()
 	k.wait(&following, clients)
-	if b != nil {
-		k.collect(b, browsing)
+}
+
+// summarize has the history checked, and logs what it has.
+func (k *killTest) summarize(clients []*killClient) {
+	k.t.Helper()
+	moves := 0
+	for _, c := range clients {
+		moves += c.moves
 	}
-	came, told, moves := 0, 0, 0
-	for _, c := range append(clients, browsing...) {
-		a, b := c.check()
-		came, told, moves = came+a, told+b, moves+c.moves
-	}
-	t.Logf("the epochs are %v, with %v of the one before", k.epochs, k.bases)
-	t.Logf("%d events acknowledged after %d retries; %d clients connected %d times, got %d, "+
-		"and were told of %d", len(k.acked), k.retries.Load(), len(clients), moves, came, told)
+	k.t.Logf("the eras are %v; the clients have connected %d times: %+v", k.eras, moves, k.check())
 }

@@ -44,13 +44,19 @@ func TestMain(m *testing.M) {
 // startProcess runs the command in a process of its own, until the returned function kills it.
 func startProcess(t *testing.T, args ...string) (p *os.Process, kill func()) {
 	t.Helper()
+	return startProcessBy(t, (*exec.Cmd).Start, args...)
+}
+
+// startProcessBy is startProcess for a process that is started in a way of its own.
+func startProcessBy(t *testing.T, begin func(*exec.Cmd) error, args ...string) (p *os.Process, kill func()) {
+	t.Helper()
 	c := exec.Command(must1(os.Executable()))
 	c.Env = append(os.Environ(), commandEnv+"="+strings.Join(args, " "))
 	stdin, err := c.StdinPipe()
 	must(t, err)
 	var log bytes.Buffer
 	c.Stderr = &log
-	must(t, c.Start())
+	must(t, begin(c))
 	kill = sync.OnceFunc(func() {
 		c.Process.Kill()
 		c.Wait()
@@ -68,13 +74,18 @@ type member struct {
 	*os.Process
 	url, debug string
 	args       []string
+	begin      func(*exec.Cmd) error // nil is Start
 	kill       func()
 }
 
 // start starts the process, again if it was killed.
 func (m *member) start(t *testing.T) {
 	t.Helper()
-	m.Process, m.kill = startProcess(t, m.args...)
+	begin := (*exec.Cmd).Start
+	if m.begin != nil {
+		begin = m.begin
+	}
+	m.Process, m.kill = startProcessBy(t, begin, m.args...)
 }
 
 // startMembers starts a cluster, and waits until it is ready. more are flags of each member.
