@@ -11,6 +11,8 @@ export interface Options {
   maxRetry?: number
   /** Server-Sent Events without a heartbeat for so long are lost. */
   silence?: number
+  /** The class of WebSockets, such as that of the package ws. The default is the global one, which Node.js has from version 22 on. */
+  WebSocket?: (new (url: string) => { send(text: string): void, close(): void }) | null
 }
 
 export interface PushEvent {

@@ -1,4 +1,4 @@
-// A client of the push gateway, for browsers and for Node.js 22.
+// A client of the push gateway, for browsers, and for Node.js 20 or newer.
 //
 //   import { connect } from 'https://push.example.org/push.js'
 //
@@ -20,6 +20,7 @@ const defaults = {
   retry: 500, // milliseconds before the second attempt in a row; each one doubles it
   maxRetry: 15_000,
   silence: 60_000, // Server-Sent Events without a heartbeat for so long are lost
+  WebSocket: null, // the class of WebSockets, such as that of the package ws; null is the global one, which Node.js has from 22 on
 }
 
 const first = 'first' // the id before the first event that the stream has
@@ -65,6 +66,14 @@ class Push {
     for (const t of this.#options.transports) {
       if (!defaults.transports.includes(t)) throw new TypeError(`push: no transport ${t}`)
     }
+    // One that cannot work here would be tried for ever.
+    if (!(this.#options.WebSocket ?? globalThis.WebSocket)) {
+      this.#options.transports = this.#options.transports.filter(t => t !== 'websocket')
+      if (!this.#options.transports.length) {
+        throw new TypeError('push: there is no WebSocket here, and no other transport: pass one in the option WebSocket, such as that of the package ws')
+      }
+    }
+    if (this.#options.share && !globalThis.navigator?.locks) throw new TypeError('push: the option share needs navigator.locks')
     if (this.#options.share) this.#tabs = new Tabs(this.#options.share, this.#tabEvents())
     else this.#lead()
   }
@@ -503,7 +512,7 @@ class Link {
     switch (transport) {
       case 'websocket':
         c.publisher = f => { if (!signal.aborted) this.#publish = f }
-        return socket(node, c)
+        return socket(node, c, this.#options.WebSocket ?? globalThis.WebSocket)
       case 'sse': return stream(node, c, this.#options.silence)
       default:
         c.opening = false // it may last until there is an event
@@ -562,7 +571,7 @@ class Connection {
 // The three ways to connect. Each returns when the gateway has ended the connection, and throws if
 // it was not opened.
 
-const socket = (node, c) => new Promise((resolve, reject) => {
+const socket = (node, c, WebSocket) => new Promise((resolve, reject) => {
   const token = c.headers.Authorization?.slice('Bearer '.length) // browsers send no headers here
   if (token) c.query.set('token', token)
   const s = new WebSocket(`${node.replace(/^http/, 'ws')}/socket?${c.query}`)
