@@ -56,7 +56,7 @@ const withoutSocketScript = `
 	let made = 0
 	class Own extends Socket { constructor(...args) { super(...args); made++ } }
 	const classes = { global: Own }
-	try { classes.ws = (await import('node:module')).createRequire('/usr/share/nodejs/')('ws') } catch {} // Debian's node-ws
+	try { classes.ws = (await import('node:module')).createRequire('/')('/usr/share/nodejs/ws') } catch {} // Debian's node-ws
 	for (const [name, WebSocket] of Object.entries(classes)) {
 		let posts = 0
 		const stock = globalThis.fetch
