@@ -232,17 +232,6 @@ func TestStoppedPublisher(t *testing.T) {
 	s.publish("a", "others go on")
 }
 
-// An event is of one topic.
-func TestTwoTopics(t *testing.T) {
-	s := newSite(t, t.TempDir(), Config{})
-	if status, _ := s.request("POST", "/publish?topic=a&topic=b", "x"); status != http.StatusBadRequest {
-		t.Errorf("got %d", status)
-	}
-	if n := s.Stats().Published; n != 0 {
-		t.Errorf("%d events were published", n)
-	}
-}
-
 // A request whose body does not come is answered, and its connection ends, whatever the request asks
 // for.
 func TestMissingBody(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	streams "github.com/socknotify/socknotify/stream"
@@ -59,6 +60,8 @@ type Config struct {
 	// Presence are the topics, or filters with wildcards, of which it is known who is there. There
 	// are none by default.
 	Presence []string
+	// Topics has options of the topics with a first word, by that word. They limit what grants allow.
+	Topics map[string]TopicConfig
 	// Mercure enables Mercure's protocol. It needs Authorize. nil is none.
 	Mercure *MercureConfig
 	// Webhooks are asked before clients may do something. There are none by default.
@@ -73,6 +76,9 @@ type Config struct {
 	// Others are answered with the status 503. 0 is no limit.
 	MaxConns   int
 	AcceptRate Rate
+	// MaxConnsPerUser bounds the connections of a client to this node: further ones get the status
+	// 429. A client is known as for the rates below. 0 is no limit.
+	MaxConnsPerUser int
 	// PublishRate, SubscribeRate and MessageRate limit each client: the events that it publishes,
 	// its requests to subscribe, and the messages that it sends over WebSockets. The zero value is
 	// no limit. A client is the Subject of its Grant, or else its address; of IPv6, the network of
@@ -170,7 +176,36 @@ func (c *Config) check(invalid func(format string, args ...any) error) error {
 			return invalid("Presence: %v", err)
 		}
 	}
+	for word := range c.Topics {
+		if err := event.CheckTopic(word, false); err != nil || strings.Contains(word, ".") {
+			return invalid("Topics: %q is not the first word of a topic", word)
+		}
+	}
 	return nil
+}
+
+// A TopicConfig has options of the topics with a first word. They are for clients of HTTP, and neither for
+// Publish nor for Mercure. A filter that begins with a wildcard needs what all words allow. JetStream
+// keeps all topics of a stream for the same time, so there is no retention here.
+type TopicConfig struct {
+	// NoHistory gives clients no event that was stored before they came. One that comes back with an id
+	// is told of a gap.
+	NoHistory bool
+	// Presence, if not nil, says whether it is known who is there, instead of Config.Presence.
+	Presence *bool
+	// Read and Write, if not nil, are the only users, the subjects of their grants, who may subscribe
+	// and publish. "*" is every user with a name.
+	Read, Write []string
+}
+
+// hasPresence reports whether some topics may have presence.
+func (c *Config) hasPresence() bool {
+	for _, t := range c.Topics {
+		if t.Presence != nil && *t.Presence {
+			return true
+		}
+	}
+	return len(c.Presence) > 0
 }
 
 const defaultRetry = 3 * time.Second
@@ -179,8 +214,11 @@ const defaultRetry = 3 * time.Second
 func (c *Config) access() access.Config {
 	a := access.Config{Origins: c.Origins, PublishOrigins: c.PublishOrigins, Hosts: c.Hosts, MaxConns: c.MaxConns,
 		AcceptRate: c.AcceptRate, PublishRate: c.PublishRate, SubscribeRate: c.SubscribeRate,
-		MessageRate: c.MessageRate, MaxMessage: c.MaxMessage, Retry: c.Retry, Webhooks: webhook.Config(c.Webhooks),
+		MaxConnsPerUser: c.MaxConnsPerUser, Words: make(map[string]access.WordConfig), MessageRate: c.MessageRate, MaxMessage: c.MaxMessage, Retry: c.Retry, Webhooks: webhook.Config(c.Webhooks),
 		Name: c.Name, Logger: c.Logger, Now: c.now}
+	for word, t := range c.Topics {
+		a.Words[word] = access.WordConfig(t)
+	}
 	if c.Authorize != nil {
 		a.Authorize = func(r *http.Request) (access.Grant, error) {
 			g, err := c.Authorize(r)

@@ -28,7 +28,7 @@
 //	node.go           the embedded nats-server
 //	gateway.go        the parts put together, drained, and ended
 //	publish.go        the method Publish
-//	script.go         the client for browsers
+//	files.go          the client for browsers, and the description of requests, which are served
 //	stats.go, metrics.go  counters
 //
 // docs/gateway.md says what is promised, and what is not.

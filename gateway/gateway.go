@@ -20,13 +20,13 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket,
-// /poll, /connection, /publish, /healthz and /readyz, and those of Mercure's protocol if Config.Mercure enables
-// it. A program serves it by a park.HTTPServer, so that connections between requests are parked
+// A Gateway serves one node's clients. It is an http.Handler with the paths that openapi.yaml
+// describes; those of Mercure's protocol are there if Config.Mercure enables it. A program serves it by a park.HTTPServer, so that connections between requests are parked
 // too. Its methods may be called concurrently.
 type Gateway struct {
 	config     Config
 	hub        *hub.Hub
+	stream     string // its name
 	publisher  *stream.Publisher
 	access     *access.Control
 	presence   *presence.Presence
@@ -35,6 +35,7 @@ type Gateway struct {
 	transports *transport.Server
 	mercure    *mercure.Server // nil without Config.Mercure
 	mux        *http.ServeMux
+	patterns   []string // of mux
 	failed     chan struct{}
 	failOnce   sync.Once
 	sweeper    sync.WaitGroup
@@ -59,7 +60,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		lot.Close()
 		return nil, err
 	}
-	g := &Gateway{config: config, hub: h, lot: lot, failed: make(chan struct{})}
+	g := &Gateway{config: config, hub: h, lot: lot, stream: name, failed: make(chan struct{})}
 	h.OnReset = g.fail
 	if g.publisher, err = stream.NewPublisher(h.History, h.Epoch, config.MaxMessage, config.StoreError); err != nil {
 		lot.Close()
@@ -80,7 +81,7 @@ func (g *Gateway) assemble(ctx context.Context) (err error) {
 	g.presence = presence.New(g.access, c.Presence)
 	g.transports = transport.New(transport.Config{MaxQueued: c.MaxQueued, SlowPolicy: c.SlowPolicy, Compression: c.Compression, CompressMin: c.CompressMin,
 		WriteTimeout: c.WriteTimeout, Heartbeat: c.Heartbeat, Retry: c.Retry, Name: c.Name, Logger: c.Logger, Lot: g.lot}, g.access, g.presence)
-	if len(c.Presence) > 0 || c.Mercure != nil && c.Mercure.Subscriptions { // which asks the nodes too
+	if c.hasPresence() || c.Mercure != nil && c.Mercure.Subscriptions { // which asks the nodes too
 		if err := g.presence.Start(); err != nil {
 			return err
 		}
@@ -105,26 +106,37 @@ func (g *Gateway) assemble(ctx context.Context) (err error) {
 // route says which method answers which request.
 func (g *Gateway) route() {
 	g.mux = http.NewServeMux()
-	g.transports.Route(g.mux)
-	g.mux.HandleFunc("GET /presence", g.presence.Serve)
-	g.mux.HandleFunc("POST /disconnect", g.orders.Serve)
-	g.mux.HandleFunc("POST /unsubscribe", g.orders.Serve)
-	g.mux.HandleFunc("GET /push.js", g.serveScript)
+	g.transports.Route(g.handle)
+	g.handle("GET /presence", g.presence.Serve)
+	g.handle("POST /disconnect", g.orders.Serve)
+	g.handle("POST /unsubscribe", g.orders.Serve)
+	for path, f := range files {
+		g.handle("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			access.AllowOrigin(w, r, g.config.Origins)
+			f.serve(w, r)
+		})
+	}
 	for path, origins := range map[string][]string{
 		"/events": g.config.Origins, "/connection": g.config.Origins, "/poll": g.config.Origins, "/presence": g.config.Origins,
 		"/publish": g.config.PublishOrigins, "/disconnect": g.config.PublishOrigins,
 		"/unsubscribe": g.config.PublishOrigins,
 	} {
-		g.mux.HandleFunc("OPTIONS "+path, func(w http.ResponseWriter, r *http.Request) {
+		g.handle("OPTIONS "+path, func(w http.ResponseWriter, r *http.Request) {
 			access.AllowOrigin(w, r, origins)
 			w.WriteHeader(http.StatusNoContent)
 		})
 	}
 	if g.mercure != nil {
-		g.mercure.Route(g.mux)
+		g.mercure.Route(g.handle)
 	}
-	g.mux.HandleFunc("GET /healthz", serveHealth)
-	g.mux.HandleFunc("GET /readyz", g.serveReady)
+	g.handle("GET /healthz", serveHealth)
+	g.handle("GET /readyz", g.serveReady)
+}
+
+// handle makes f answer the requests of a pattern.
+func (g *Gateway) handle(pattern string, f http.HandlerFunc) {
+	g.patterns = append(g.patterns, pattern)
+	g.mux.HandleFunc(pattern, f)
 }
 
 // ServeHTTP implements http.Handler.

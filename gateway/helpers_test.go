@@ -308,7 +308,25 @@ type wsReader struct {
 	first greetingMessage
 }
 
+// openWS subscribes, and reads the first message.
 func openWS(address, query string) (*wsReader, error) {
+	r, err := dialWS(address, query)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.read()
+	if err == nil {
+		err = json.Unmarshal(b, &r.first)
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// dialWS subscribes.
+func dialWS(address, query string) (*wsReader, error) {
 	dialer := ws.Dialer{Timeout: readTimeout}
 	conn, in, _, err := dialer.Dial(context.Background(), "ws"+strings.TrimPrefix(address, "http")+"/socket?"+query)
 	if err != nil {
@@ -317,14 +335,6 @@ func openWS(address, query string) (*wsReader, error) {
 	r := &wsReader{conn: conn, in: conn}
 	if in != nil {
 		r.in = io.MultiReader(bytes.NewReader(must1(in.Peek(in.Buffered()))), conn)
-	}
-	b, err := r.read()
-	if err == nil {
-		err = json.Unmarshal(b, &r.first)
-	}
-	if err != nil {
-		conn.Close()
-		return nil, err
 	}
 	return r, nil
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"strings"
+	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
 )
@@ -15,15 +16,57 @@ func NewCollector(g *Gateway) Collector { return Collector{g} }
 
 // A series is one metric of a Gateway.
 type series struct {
+	name    string
 	desc    *client.Desc
 	counter bool
 	value   func(*Stats) float64
 }
 
 func newSeries[N int | int64 | uint64](name, help string, value func(*Stats) N) series {
-	desc := client.NewDesc("socknotify_push_"+name, help, nil, nil)
-	return series{desc, strings.HasSuffix(name, "_total"), func(s *Stats) float64 { return float64(value(s)) }}
+	name = "socknotify_push_" + name
+	desc := client.NewDesc(name, help, nil, nil)
+	return series{name, desc, strings.HasSuffix(name, "_total"), func(s *Stats) float64 { return float64(value(s)) }}
 }
+
+// A streamSeries is one metric of a stream. It has the label stream.
+type streamSeries struct {
+	name  string
+	desc  *client.Desc
+	value func(*Stream) float64
+}
+
+func newStreamSeries(name, help string, value func(*Stream) float64) streamSeries {
+	name = "socknotify_push_" + name
+	return streamSeries{name, client.NewDesc(name, help, []string{"stream"}, nil), value}
+}
+
+var allStreamSeries = []streamSeries{
+	newStreamSeries("oldest_event_seconds", "The age of the oldest event of the stream, at the last audit; 0 if there is none.",
+		func(s *Stream) float64 {
+			if s.Oldest.IsZero() {
+				return 0
+			}
+			return time.Since(s.Oldest).Seconds()
+		}),
+	newStreamSeries("replica_lag", "Operations that the replica of the stream that is furthest behind its leader has to do.",
+		func(s *Stream) (most float64) {
+			for _, m := range s.Members {
+				most = max(most, float64(m.Lag))
+			}
+			return most
+		}),
+	newStreamSeries("replicas_offline", "Replicas of the stream that its leader does not reach.",
+		func(s *Stream) (n float64) {
+			for _, m := range s.Members {
+				if m.Offline {
+					n++
+				}
+			}
+			return n
+		}),
+}
+
+var ready = client.NewDesc("socknotify_push_ready", "1 if the node can serve clients and store events, otherwise 0.", nil, nil)
 
 var allSeries = []series{
 	newSeries("clients", "Clients that are connected.", func(s *Stats) int { return s.Conns }),
@@ -63,13 +106,27 @@ var allSeries = []series{
 
 // Describe implements client.Collector.
 func (c Collector) Describe(ch chan<- *client.Desc) {
+	ch <- ready
 	for _, s := range allSeries {
+		ch <- s.desc
+	}
+	for _, s := range allStreamSeries {
 		ch <- s.desc
 	}
 }
 
 // Collect implements client.Collector.
 func (c Collector) Collect(ch chan<- client.Metric) {
+	is := 0.0
+	if c.gateway.Ready() {
+		is = 1
+	}
+	ch <- client.MustNewConstMetric(ready, client.GaugeValue, is)
+	for _, one := range c.gateway.Streams() {
+		for _, s := range allStreamSeries {
+			ch <- client.MustNewConstMetric(s.desc, client.GaugeValue, s.value(&one), one.Name)
+		}
+	}
 	stats := c.gateway.Stats()
 	for _, s := range allSeries {
 		kind := client.GaugeValue

@@ -89,7 +89,7 @@ func Start(config NodeConfig) (*Node, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	if err := checkStore(config.Store, config.Cluster != ""); err != nil {
+	if err := stream.CheckStore(config.Store, config.Cluster != ""); err != nil {
 		return nil, err
 	}
 	o := &server.Options{
@@ -232,24 +232,7 @@ func (n *Node) Reload() {
 
 // ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a
 // member of a cluster without one.
-var ErrStore = errors.New("gateway: start: wrong folder")
-
-// checkStore reports what is wrong with a folder. nats-server deletes streams that its cluster does
-// not know of, and a member's folder alone is no quorum.
-func checkStore(store string, clustered bool) error {
-	root := filepath.Join(store, "jetstream")
-	_, err := os.Stat(filepath.Join(root, "$SYS", "_js_", "_meta_"))
-	member := err == nil
-	streams, _ := os.ReadDir(filepath.Join(root, "$G", "streams"))
-	switch {
-	case clustered && !member && len(streams) > 0:
-		return fmt.Errorf("%w: %s has a single node's events; start the cluster with an empty folder and a backup of them",
-			ErrStore, store)
-	case !clustered && member:
-		return fmt.Errorf("%w: %s belongs to a member of a cluster", ErrStore, store)
-	}
-	return nil
-}
+var ErrStore = stream.ErrStore
 
 // anyClient is the user that clients without a name are. ownClient is the gateway, whose password
 // only this process knows.

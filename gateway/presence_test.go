@@ -283,6 +283,46 @@ func TestPresenceRefused(t *testing.T) {
 	expect(t, all, message{Topic: "x", Data: "second"})
 }
 
+// The members of all nodes are counted, without their names.
+func TestPresenceCount(t *testing.T) {
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	config := Config{Presence: []string{"room.*"}}
+	a, b := newSiteOn(t, node, config), newSiteOn(t, node, config)
+	count := func(want string) {
+		t.Helper()
+		for _, s := range []*site{a, b} {
+			got := ""
+			defer func() {
+				if t.Failed() {
+					t.Logf("the answer is %s", got)
+				}
+			}()
+			until(t, "the count is "+want, func() bool {
+				_, got = s.request("GET", "/presence?topic=room.1&count=true", "")
+				return got == want
+			})
+		}
+	}
+	count("{\"count\":0}\n")
+	for i := range 3 {
+		r, err := openSSE([]*site{a, b}[i%2].url, "topic=room.1", "")
+		must(t, err)
+		defer r.close()
+	}
+	last, err := openWS(b.url, "topic=room.1&topic=room.2")
+	must(t, err)
+	defer last.close()
+	count("{\"count\":4}\n")
+	last.close()
+	count("{\"count\":3}\n")
+	if status, body := a.request("GET", "/presence?topic=room.1&count=yes", ""); status != http.StatusBadRequest {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := a.request("GET", "/presence?topic=other&count=true", ""); status != http.StatusBadRequest {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 // Topics without presence cost nothing: no message is sent for their clients.
 func TestPresenceElsewhere(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{Presence: []string{"room.*"}})

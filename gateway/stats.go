@@ -56,6 +56,25 @@ func (g *Gateway) Stats() Stats {
 	return s
 }
 
+// A SlowClient is a client of this node for which bytes wait, because it reads too slowly.
+type SlowClient struct {
+	Client    string // the id of the connection
+	User      string // the Subject of its Grant
+	Transport string // websocket or sse
+	Queued    int    // bytes
+}
+
+// Slowest returns the clients for which the most bytes wait, at most n. Those of Mercure's protocol are
+// not among them.
+func (g *Gateway) Slowest(n int) []SlowClient {
+	slow := g.transports.Slowest(n)
+	all := make([]SlowClient, len(slow))
+	for i, s := range slow {
+		all[i] = SlowClient(s)
+	}
+	return all
+}
+
 // A Topic is a topic, or a filter with wildcards, that clients of this node have subscribed to.
 type Topic struct {
 	Filter  string

@@ -65,6 +65,28 @@ type Member struct {
 	Active time.Duration
 }
 
+// A Stream is the state of a stream with events of durable topics, as its leader said at the last audit.
+type Stream struct {
+	Name        string
+	Leader      string // empty without a cluster
+	First, Last uint64 // sequences
+	// Oldest is when the first event was stored. It is zero if there is none.
+	Oldest  time.Time
+	Members []Member // servers with a replica
+}
+
+// Streams returns the streams of the gateway.
+func (g *Gateway) Streams() []Stream {
+	seen := g.hub.Seen.Load()
+	s := Stream{Name: g.stream, First: seen.First, Last: seen.Last, Oldest: seen.Oldest, Members: g.Members()}
+	for _, m := range s.Members {
+		if m.Leader {
+			s.Leader = m.Name
+		}
+	}
+	return []Stream{s}
+}
+
 // Members returns the servers that have replicas of the stream.
 func (g *Gateway) Members() []Member {
 	replicas := g.hub.Seen.Load().Members

@@ -58,6 +58,9 @@ func (c *Conn) NetConn() net.Conn { return c.stream.NetConn() }
 // RemoteAddr returns the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return c.stream.RemoteAddr() }
 
+// Queued returns the number of bytes that wait for the peer.
+func (c *Conn) Queued() int { return c.stream.Queued() }
+
 // Close sends a close frame, and closes the connection when the peer has answered it and ended its
 // stream, or after CloseTimeout. It does not wait for that. Messages that the peer has sent before
 // are no longer delivered. The reason is cut to 123 bytes. Close fails with socknotify.ErrInvalid

@@ -20,7 +20,8 @@ import (
 type Config struct {
 	Authorize                               func(*http.Request) (Grant, error)
 	Origins, PublishOrigins, Hosts          []string
-	MaxConns                                int
+	MaxConns, MaxConnsPerUser               int
+	Words                                   words
 	AcceptRate                              Rate
 	PublishRate, SubscribeRate, MessageRate Rate
 	MaxMessage                              int
@@ -40,6 +41,7 @@ type Control struct {
 	Hooks     *webhook.Hooks
 	Log       Log
 	arrivals  *rate.Limiter
+	users     tally // the connections of each client
 	// The limits of each client.
 	Publishing, subscribing, Messages *limiter
 

@@ -3,6 +3,7 @@
 //	origin.go     the host, and the page that has sent it
 //	control.go    whether the gateway is open, and the rate of all clients
 //	grant.go      what the client may do
+//	words.go      what the first word of a topic allows
 //	limit.go      the rate of each client
 //	webhook.go    a backend is asked
 //	subscribe.go  a request to subscribe, from its checks to its client

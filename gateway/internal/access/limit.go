@@ -74,9 +74,49 @@ func (l *limiter) Take(client string) time.Duration {
 	return 0
 }
 
+// A tally counts the connections of each client.
+type tally struct {
+	mu  sync.Mutex
+	all map[string]int    // by client
+	of  map[uint64]string // the client of each connection, by its id
+}
+
+// add counts a connection of a client, unless there are most already. A limit of 0 or less is none, and
+// counts nothing.
+func (t *tally) add(id uint64, client string, most int) bool {
+	if most <= 0 {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all[client] >= most {
+		return false
+	}
+	if t.all == nil {
+		t.all, t.of = make(map[string]int), make(map[uint64]string)
+	}
+	t.all[client]++
+	t.of[id] = client
+	return true
+}
+
+// remove undoes add, if that has counted the connection.
+func (t *tally) remove(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client, counted := t.of[id]
+	if !counted {
+		return
+	}
+	delete(t.of, id)
+	if t.all[client]--; t.all[client] == 0 {
+		delete(t.all, client)
+	}
+}
+
 // KeyOf is clientKey, or nothing if there is no limit.
 func (c *Control) KeyOf(subject, remote string) string {
-	if c.Publishing == nil && c.subscribing == nil && c.Messages == nil {
+	if c.Publishing == nil && c.subscribing == nil && c.Messages == nil && c.Config.MaxConnsPerUser <= 0 {
 		return ""
 	}
 	return clientKey(subject, remote)

@@ -41,12 +41,12 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *Deni
 	return data, nil
 }
 
-// Permit returns why a client may not publish to a topic now, or nil.
-func (c *Control) Permit(write []string, topic, client string) *Denial {
+// Permit returns why a client of a user may not publish to a topic now, or nil.
+func (c *Control) Permit(write []string, user, topic, client string) *Denial {
 	if err := event.CheckTopic(topic, false); err != nil {
 		return &Denial{Status: http.StatusBadRequest, Text: err.Error()}
 	}
-	if !event.Allows(write, topic) {
+	if !event.Allows(write, topic) || !c.Config.Words.mayWrite(user, topic) {
 		return NotAllowed(topic)
 	}
 	if wait := c.Publishing.Take(client); wait > 0 {

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -68,11 +69,16 @@ func (c *Control) Subscribe(accept func(http.ResponseWriter, *http.Request) (Ask
 		clients := c.Clients.Add(1)
 		defer func() {
 			if !*a.Kept {
-				c.Clients.Add(-1)
+				c.Gone(a.ID)
 			}
 		}()
 		if c.Config.MaxConns > 0 && clients > int64(c.Config.MaxConns) {
 			c.busy(w, r, "MaxConns")
+			return
+		}
+		if !c.users.add(a.ID, a.Client, c.Config.MaxConnsPerUser) {
+			c.Refuse(w, r, &Denial{http.StatusTooManyRequests,
+				fmt.Sprintf("gateway: more than %d connections of a user", c.Config.MaxConnsPerUser), max(c.Config.Retry, time.Second)})
 			return
 		}
 		ctx, cancel := context.WithTimeout(c.Hub.Ctx, JoinTimeout)
@@ -120,13 +126,13 @@ func (a *Ask) know(c *Control, r *http.Request, g *Grant) {
 }
 
 // PermitSubscribe returns why a client may not subscribe to one more topic now, or nil.
-func (c *Control) PermitSubscribe(rights *Rights, topic, client string) *Denial {
+func (c *Control) PermitSubscribe(rights *Rights, user, topic, client string) *Denial {
 	switch wait := c.subscribing.Take(client); {
 	case c.Draining.Load():
 		return Later(ErrDrain)
 	case wait > 0:
 		return &Denial{http.StatusTooManyRequests, ErrRate.Error(), wait}
-	case !rights.MayRead(topic):
+	case !c.MayRead(rights, user, topic):
 		return NotAllowed(topic)
 	}
 	return nil
@@ -196,10 +202,16 @@ func (a *Ask) Identify(s *hub.Subscriber) {
 	}
 }
 
+// Gone counts out the connection with an id.
+func (c *Control) Gone(id uint64) {
+	c.Clients.Add(-1)
+	c.users.remove(id)
+}
+
 // Left counts a client out, and tells the webhook.
 func (c *Control) Left(s *hub.Subscriber, transport string) {
 	c.Hub.Leave(s)
-	c.Clients.Add(-1)
+	c.Gone(s.ID)
 	c.Hooks.Left(c.Hub.Clients.Name(s.ID), s.User, transport)
 }
 

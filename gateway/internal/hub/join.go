@@ -12,11 +12,13 @@ import (
 )
 
 // A Want is a filter, and the position after which the client wants its events. Without a position
-// it begins with the last events that are stored, as many as last says.
+// it begins with the last events that are stored, as many as last says. A fresh one begins with what
+// comes, and the client is told of a gap after the position that it has.
 type Want struct {
 	Filter string
 	After  event.Position
 	Last   int
+	Fresh  bool
 }
 
 // Live reports whether the filter is of live topics.
@@ -57,6 +59,8 @@ func (h *Hub) Locate(ctx context.Context, wants []Want) (*event.Gap, error) {
 		case w.Live():
 			w.After = event.Position{}
 			continue
+		case w.Fresh && w.After != event.Position{} && w.After != at:
+			reason = event.GapRetention
 		case w.After == event.Position{}:
 			if w.Last > 0 {
 				if at.Seq, err = h.History.Before(ctx, w.Filter, w.Last, s); err != nil {

@@ -37,14 +37,8 @@ const (
 // Keys reads the set, and goes on to do so until ctx is done. It fails with socknotify.ErrInvalid for
 // an address that is not https.
 func (j JWKS) Keys(ctx context.Context) (*keySet, error) {
-	if u, err := url.Parse(j.URL); err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("gateway: %w: the URL of a JWKS must be https", socknotify.ErrInvalid)
-	}
-	if j.Logger == nil {
-		j.Logger = slog.Default()
-	}
-	if j.Client == nil {
-		j.Client = j.client()
+	if err := j.prepare(); err != nil {
+		return nil, err
 	}
 	k := &keySet{JWKS: j, ctx: ctx, wake: make(chan struct{}, 1),
 		looked: make(chan struct{})}
@@ -52,6 +46,46 @@ func (j JWKS) Keys(ctx context.Context) (*keySet, error) {
 	k.look()
 	go k.run()
 	return k, nil
+}
+
+// Try reads the set once. It returns the number of keys that can be used, what is wrong with the others,
+// and the time by the clock of the server, or zero.
+func (j JWKS) Try(ctx context.Context) (usable int, odd []string, at time.Time, err error) {
+	if err := j.prepare(); err != nil {
+		return 0, nil, at, err
+	}
+	k := &keySet{JWKS: j, ctx: ctx}
+	k.Client = &http.Client{CheckRedirect: j.Client.CheckRedirect, Transport: dated{j.Client.Transport, &at}}
+	keys, odd, err := k.read()
+	return len(keys), odd, at, err
+}
+
+// dated is a transport that notes the header Date of answers.
+type dated struct {
+	http.RoundTripper
+	at *time.Time
+}
+
+func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.RoundTripper.RoundTrip(r)
+	if err == nil {
+		*d.at, _ = http.ParseTime(answer.Header.Get("Date"))
+	}
+	return answer, err
+}
+
+// prepare checks the fields and sets the defaults.
+func (j *JWKS) prepare() error {
+	if u, err := url.Parse(j.URL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("gateway: %w: the URL of a JWKS must be https", socknotify.ErrInvalid)
+	}
+	if j.Logger == nil {
+		j.Logger = slog.Default()
+	}
+	if j.Client == nil {
+		j.Client = j.client()
+	}
+	return nil
 }
 
 // A keySet has the keys of a JWKS. One goroutine looks at the set, each hour and after a token has

@@ -63,10 +63,10 @@ func (m *Server) Stats() (s sse.Stats) {
 }
 
 // Route says which method answers which request.
-func (m *Server) Route(mux *http.ServeMux) {
-	mux.HandleFunc("GET "+Path, m.access.Subscribe(m.accept, m.begin, m.serve))
-	mux.HandleFunc("POST "+Path, m.servePublish)
-	mux.HandleFunc("OPTIONS "+Path, func(w http.ResponseWriter, r *http.Request) {
+func (m *Server) Route(handle func(pattern string, f http.HandlerFunc)) {
+	handle("GET "+Path, m.access.Subscribe(m.accept, m.begin, m.serve))
+	handle("POST "+Path, m.servePublish)
+	handle("OPTIONS "+Path, func(w http.ResponseWriter, r *http.Request) {
 		origins := m.access.Config.Origins
 		if r.Header.Get("Access-Control-Request-Method") == http.MethodPost {
 			origins = m.access.Config.PublishOrigins
@@ -74,5 +74,5 @@ func (m *Server) Route(mux *http.ServeMux) {
 		access.AllowOrigin(w, r, origins)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	m.tracker.route(mux)
+	m.tracker.route(handle)
 }

@@ -204,13 +204,13 @@ func (t *tracker) ask(ctx context.Context, topic string) (
 	return all, full || len(all) > maxSubscriptions, err
 }
 
-func (t *tracker) route(mux *http.ServeMux) {
+func (t *tracker) route(handle func(pattern string, f http.HandlerFunc)) {
 	if t == nil {
 		return
 	}
 	for _, path := range []string{"", "/{topic}", "/{topic}/{subscriber}"} {
-		mux.HandleFunc("GET "+subscriptionsPath+path, t.serve)
-		mux.HandleFunc("OPTIONS "+subscriptionsPath+path, func(w http.ResponseWriter, r *http.Request) {
+		handle("GET "+subscriptionsPath+path, t.serve)
+		handle("OPTIONS "+subscriptionsPath+path, func(w http.ResponseWriter, r *http.Request) {
 			access.AllowOrigin(w, r, t.m.access.Config.Origins)
 			w.WriteHeader(http.StatusNoContent)
 		})

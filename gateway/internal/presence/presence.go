@@ -34,8 +34,9 @@ type Presence struct {
 }
 
 const (
-	askSubject  = "push.p.ask"  // a request with a topic; each node answers with a presenceAnswer
-	hereSubject = "push.p.here" // the name of a node, every presenceBeat and for a new one
+	askSubject   = "push.p.ask"   // a request with a topic; each node answers with a nodeAnswer
+	countSubject = "push.p.count" // likewise, with a nodeTally
+	hereSubject  = "push.p.here"  // the name of a node, every presenceBeat and for a new one
 	// A roster has at most so many members, and so many bytes of their names.
 	maxMembers     = 1000
 	maxMemberBytes = 64 << 10
@@ -82,6 +83,12 @@ type nodeAnswer struct {
 	attendance
 }
 
+// A nodeTally is the number of members of a topic on a node.
+type nodeTally struct {
+	Node string `json:"node"`
+	tally
+}
+
 // New returns the presence of the topics that match filters. start must follow, unless there
 // are none and nothing asks nodes.
 func New(access *access.Control, filters []string) *Presence {
@@ -107,6 +114,14 @@ func (p *Presence) Start() error {
 		here.Unsubscribe()
 		return fmt.Errorf("gateway: presence: %w", err)
 	}
+	counted, err := h.Conn.Subscribe(countSubject, func(m *nats.Msg) {
+		h.Conn.Publish(m.Reply, event.Encode(nodeTally{h.Clients.Node, p.tally(string(m.Data))}))
+	})
+	if err != nil {
+		here.Unsubscribe()
+		asked.Unsubscribe()
+		return fmt.Errorf("gateway: presence: %w", err)
+	}
 	h.Own(event.PresencePrefix, p.newRoster)
 	h.OnChange = p.tell
 	p.here()
@@ -114,12 +129,15 @@ func (p *Presence) Start() error {
 		p.run()
 		here.Unsubscribe()
 		asked.Unsubscribe()
+		counted.Unsubscribe()
 	})
 	return nil
 }
 
 // has reports whether a topic has presence.
-func (p *Presence) has(topic string) bool { return event.Allows(p.filters, topic) }
+func (p *Presence) has(topic string) bool {
+	return p.access.HasPresence(topic, event.Allows(p.filters, topic))
+}
 
 // run says that this node is here, and brings the rosters up to date.
 func (p *Presence) run() {
@@ -196,6 +214,21 @@ func (p *Presence) local(topic string) attendance {
 		return true
 	})
 	return a
+}
+
+// tally returns the number of a topic's members on this node.
+func (p *Presence) tally(topic string) (n tally) {
+	f := p.hub.Feed(topic)
+	if f == nil || !p.counts(f) {
+		return n
+	}
+	f.Each(func(s *hub.Subscriber, told bool) bool {
+		if present(s) && told {
+			n.Count++
+		}
+		return true
+	})
+	return n
 }
 
 // counts reports whether the clients of a feed are the members of its topic.

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,12 +23,17 @@ func (p *Presence) Check(of string) error {
 	return nil
 }
 
-// Serve answers with the members of a topic.
+// Serve answers with the members of a topic, or how many there are.
 func (p *Presence) Serve(w http.ResponseWriter, r *http.Request) {
 	c := p.access
 	access.AllowOrigin(w, r, c.Config.Origins)
-	of := r.URL.Query().Get("topic")
-	if err := p.Check(of); err != nil {
+	query := r.URL.Query()
+	of, counted := query.Get("topic"), query.Get("count") == "true"
+	err := p.Check(of)
+	if n := query.Get("count"); err == nil && !counted && n != "" && n != "false" {
+		err = errors.New("count: want true or false")
+	}
+	if err != nil {
 		c.Reject(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -44,16 +50,43 @@ func (p *Presence) Serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	f, err := p.hub.Acquire(ctx, event.PresencePrefix+of)
+	var answer any
+	if counted {
+		answer, err = p.count(ctx, of)
+	} else {
+		answer, err = p.attendance(ctx, of)
+	}
 	if err != nil {
 		c.Unavailable(w, r, err)
 		return
 	}
-	defer p.hub.Release(f)
-	f.Lock()
-	a := f.Special.(*roster).attendance()
-	f.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Write(append(event.Encode(a), '\n'))
+	w.Write(append(event.Encode(answer), '\n'))
+}
+
+// attendance returns the members of a topic.
+func (p *Presence) attendance(ctx context.Context, of string) (a attendance, err error) {
+	f, err := p.hub.Acquire(ctx, event.PresencePrefix+of)
+	if err != nil {
+		return a, err
+	}
+	defer p.hub.Release(f)
+	f.Lock()
+	defer f.Unlock()
+	return f.Special.(*roster).attendance(), nil
+}
+
+// A tally is the number of a topic's members, which has no bound.
+type tally struct {
+	Count int `json:"count"`
+}
+
+// count asks all nodes how many members a topic has. A node that does not answer has none.
+func (p *Presence) count(ctx context.Context, of string) (all tally, err error) {
+	err = AskNodes(ctx, p, countSubject, of, func(a nodeTally) (string, bool) {
+		all.Count += a.Count
+		return a.Node, true
+	})
+	return all, err
 }

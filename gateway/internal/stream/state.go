@@ -21,6 +21,7 @@ type State struct {
 	First, Last uint64        // replicas may have dropped what is before first, for its age
 	Keeps       uint64        // so many events are kept at least, up to the age maxAge
 	MaxAge      time.Duration // no limit is a long time
+	Oldest      time.Time     // when the first event was stored; zero if there is none
 	Members     []Replica
 	Since       time.Time // since when there is this leader, and its stream has not become shorter
 }
@@ -118,6 +119,9 @@ func (h *History) readState() (s State, err error) {
 	s = State{Epoch: c.Metadata[EpochKey], Eras: erasOf(c.Metadata),
 		First: answer.State.FirstSeq, Last: answer.State.LastSeq, Members: members,
 		Keeps: math.MaxUint64, MaxAge: math.MaxInt64}
+	if answer.State.Msgs > 0 {
+		s.Oldest = answer.State.FirstTime
+	}
 	if c.Replicas > 1 && !s.confirmed() {
 		return s, ErrNoLeader
 	}

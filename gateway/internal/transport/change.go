@@ -240,9 +240,12 @@ func (c *changer) parseWant(b json.RawMessage) (w hub.Want, err error) {
 	case q.Last < 0 || q.Last > maxLast:
 		return w, fmt.Errorf("last: want a number from 1 to %d", maxLast)
 	}
-	w = hub.Want{Filter: q.Topic, Last: q.Last}
+	w = hub.Want{Filter: q.Topic, Last: q.Last, Fresh: !c.t.Access.HasHistory(q.Topic)}
 	if len(positions) > 0 {
 		w.After = positions[0]
+	}
+	if w.Fresh && (w.Last > 0 || w.After.Epoch == event.Beginning) {
+		return w, noHistory(q.Topic)
 	}
 	return w, nil
 }
@@ -270,7 +273,7 @@ func (c *changer) subscribe(ctx context.Context, a *additions, b json.RawMessage
 	if err != nil {
 		return answer, malformed(err), nil
 	}
-	if f := t.Access.PermitSubscribe(c.rights, want.Filter, c.client); f != nil {
+	if f := t.Access.PermitSubscribe(c.rights, c.root.User, want.Filter, c.client); f != nil {
 		return answer, f, nil
 	}
 	switch topics := c.wanted(a); {
@@ -359,7 +362,7 @@ func (c *changer) refresh(ctx context.Context, a *additions, b json.RawMessage) 
 		return nil, f
 	}
 	for _, topic := range c.wanted(a) {
-		if !rights.MayRead(topic) {
+		if !c.t.Access.MayRead(rights, c.root.User, topic) {
 			return nil, access.NotAllowed(topic)
 		}
 	}

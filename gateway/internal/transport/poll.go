@@ -89,7 +89,7 @@ func (t *Server) servePoll(ctx context.Context, w http.ResponseWriter, r *http.R
 // leave ends a long poll that waited.
 func (t *Server) leave(p *longPoll) {
 	t.Hub.Leave(&p.Subscriber)
-	t.Access.Clients.Add(-1)
+	t.Access.Gone(p.ID)
 	t.Polls.remove(p)
 }
 

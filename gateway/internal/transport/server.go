@@ -19,13 +19,13 @@ func New(config Config, access *access.Control, p *presence.Presence) *Server {
 }
 
 // Route says which method answers which request.
-func (t *Server) Route(mux *http.ServeMux) {
-	mux.HandleFunc("GET /events", t.Subscribe(t.serveEvents))
-	mux.HandleFunc("POST /connection", t.serveChange)
-	mux.HandleFunc("GET "+socketPath, t.Subscribe(t.serveSocket))
-	mux.HandleFunc("CONNECT "+socketPath, t.Subscribe(t.serveSocket)) // of HTTP/2
-	mux.HandleFunc("GET /poll", t.Subscribe(t.servePoll))
-	mux.HandleFunc("POST /publish", t.servePublish)
+func (t *Server) Route(handle func(pattern string, f http.HandlerFunc)) {
+	handle("GET /events", t.Subscribe(t.serveEvents))
+	handle("POST /connection", t.serveChange)
+	handle("GET "+socketPath, t.Subscribe(t.serveSocket))
+	handle("CONNECT "+socketPath, t.Subscribe(t.serveSocket)) // of HTTP/2
+	handle("GET /poll", t.Subscribe(t.servePoll))
+	handle("POST /publish", t.servePublish)
 }
 
 // Sweep closes clients whose tokens have expired, until the hub is closed.

@@ -143,12 +143,8 @@ func (t *Server) openSocket(c *websocket.Conn, r *http.Request) error {
 // A socketRequest is a message of a client: an event to publish, or a change. Ref is a number that
 // the client chooses, and that the answer has.
 type socketRequest struct {
-	Ref     uint64 `json:"ref"`
-	Publish *struct {
-		Topic string `json:"topic"`
-		Data  string `json:"data"`
-		Key   string `json:"key"`
-	} `json:"publish"`
+	Ref     uint64       `json:"ref"`
+	Publish *publication `json:"publish"`
 	change
 }
 
@@ -160,6 +156,7 @@ type socketAnswer struct {
 	Error *socketError `json:"error,omitempty"`
 }
 
+// A socketError says why something was refused.
 type socketError struct {
 	Status int    `json:"status"` // as that of HTTP
 	Text   string `json:"text"`
@@ -195,7 +192,7 @@ func (t *Server) serveMessage(c *websocket.Conn, kind websocket.Kind, payload []
 	if !s.silent {
 		write = s.rights.Write
 	}
-	f := t.Access.Permit(write, q.Publish.Topic, s.client)
+	f := t.Access.Permit(write, s.User, q.Publish.Topic, s.client)
 	var stored stream.Receipt
 	if f == nil {
 		from := webhook.NewRequest(t.Hub.Clients.Name(s.ID), "websocket", s.User)
@@ -228,6 +225,10 @@ func (s *socket) carryOut(ref uint64, q *change) error {
 	}
 	return s.answer(socketAnswer{Ref: ref, changed: r})
 }
+
+// queued and way implement queue.
+func (s *socket) queued() int { return s.conn.Queued() }
+func (s *socket) way() string { return "websocket" }
 
 // refuse answers with a denial.
 func (s *socket) refuse(ref uint64, f *access.Denial) error {

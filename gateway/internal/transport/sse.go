@@ -80,6 +80,10 @@ func (t *Server) openEvents(c *sse.Conn, r *http.Request, _ string) error {
 
 func (s *eventStream) stream() *stream.Stream { return (*stream.Stream)(s.conn) }
 
+// queued and way implement queue.
+func (s *eventStream) queued() int { return s.stream().Queued() }
+func (s *eventStream) way() string { return "sse" }
+
 // Send implements sink.
 func (s *eventStream) Send(topic int, e *event.Event) bool {
 	s.mu.Lock()

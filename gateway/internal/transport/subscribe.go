@@ -58,7 +58,7 @@ func (t *Server) accept(w http.ResponseWriter, r *http.Request) (a access.Ask, o
 	filters := make([]string, len(a.Wants))
 	for i, want := range a.Wants {
 		filters[i] = want.Filter
-		if !rights.MayRead(want.Filter) {
+		if !t.Access.MayRead(&rights, g.Subject, want.Filter) {
 			t.Access.Refuse(w, r, access.NotAllowed(want.Filter))
 			return a, false
 		}
@@ -115,7 +115,11 @@ func (t *Server) parseAsk(r *http.Request) (a access.Ask, err error) {
 			return a, fmt.Errorf("topic %q: twice", topic)
 		}
 		// A client must not keep its request in memory.
-		a.Wants = append(a.Wants, hub.Want{Filter: strings.Clone(topic), After: p, Last: last})
+		fresh := !t.Access.HasHistory(topic)
+		if fresh && (last > 0 || p.Epoch == event.Beginning) {
+			return a, noHistory(topic)
+		}
+		a.Wants = append(a.Wants, hub.Want{Filter: strings.Clone(topic), After: p, Last: last, Fresh: fresh})
 	}
 	switch f := query.Get("format"); f {
 	case "", "text":
@@ -126,6 +130,8 @@ func (t *Server) parseAsk(r *http.Request) (a access.Ask, err error) {
 	}
 	return a, nil
 }
+
+func noHistory(topic string) error { return fmt.Errorf("topic %q: no history", topic) }
 
 // checkWanted reports what is wrong with a topic that a client subscribes to. stays says that it does
 // not poll.

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"cmp"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +33,34 @@ type Client interface {
 	hub.Sink
 	End(t *Server, reason error)           // ends the client, because of ErrDrain, ErrExpired or ErrKicked
 	Unsubscribed(t *Server, filter string) // the client gets no further event of the topic
+}
+
+// A queue is the connection of a client for which bytes may wait.
+type queue interface {
+	queued() int
+	way() string // as webhooks name it
+}
+
+// A Slow is a client for which bytes wait, as gateway.SlowClient is.
+type Slow struct {
+	Client, User, Transport string
+	Queued                  int
+}
+
+// Slowest returns the clients for which the most bytes wait, at most n.
+func (t *Server) Slowest(n int) (all []Slow) {
+	if t.Sockets.Stats().QueuedBytes+t.Events.Stats().QueuedBytes == 0 {
+		return nil // no client need be looked at
+	}
+	t.Hub.Clients.Each(func(s *hub.Subscriber) {
+		if q, ok := s.To.(queue); ok {
+			if bytes := q.queued(); bytes > 0 {
+				all = append(all, Slow{t.Hub.Clients.NameOf(s), s.User, q.way(), bytes})
+			}
+		}
+	})
+	slices.SortFunc(all, func(a, b Slow) int { return cmp.Or(b.Queued-a.Queued, cmp.Compare(a.Client, b.Client)) })
+	return all[:min(n, len(all))]
 }
 
 // A Server serves the three ways to subscribe, and the clients that do.

@@ -153,6 +153,43 @@ func (c *Certificates) verify(s tls.ConnectionState, usage x509.ExtKeyUsage, hos
 	return nil
 }
 
+// Check reads files, and reports until when the certificate is valid and for which hosts it is. It fails
+// if that is not so now, if it is for none of hosts, or if it is not signed for each usage by one of the
+// CAs; without a file of CAs that is not looked at.
+func Check(files Files, hosts []string, usages ...x509.ExtKeyUsage) (until time.Time, names string, err error) {
+	c := &Certificates{files: files}
+	if _, err := c.load(); err != nil {
+		return until, "", err
+	}
+	now := c.current.Load()
+	var chain []*x509.Certificate
+	for _, der := range now.cert.Certificate {
+		one, err := x509.ParseCertificate(der)
+		if err != nil {
+			return until, "", err
+		}
+		chain = append(chain, one)
+	}
+	leaf := chain[0]
+	until, names = leaf.NotAfter, namesOf(leaf)
+	switch {
+	case time.Now().Before(leaf.NotBefore):
+		return until, names, fmt.Errorf("it is not valid before %s", leaf.NotBefore.Format(time.DateTime))
+	case time.Now().After(until):
+		return until, names, fmt.Errorf("it has expired on %s", until.Format(time.DateTime))
+	case len(hosts) > 0 && !slices.ContainsFunc(hosts, func(host string) bool { return leaf.VerifyHostname(host) == nil }):
+		return until, names, fmt.Errorf("it is for %s, and for none of %s", names, strings.Join(hosts, ", "))
+	case now.cas == nil:
+		return until, names, nil
+	}
+	for _, usage := range usages {
+		if err := c.verify(tls.ConnectionState{PeerCertificates: chain}, usage, hosts); err != nil {
+			return until, names, err
+		}
+	}
+	return until, names, nil
+}
+
 // namesOf returns the hosts that a certificate is for.
 func namesOf(cert *x509.Certificate) string {
 	names := slices.Clone(cert.DNSNames)

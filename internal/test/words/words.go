@@ -70,7 +70,7 @@ var own = map[string]map[string]string{
 	"gateway.Config": {
 		"Conn": "NATS", "Stream": "JetStream", "StoreError": "JetStream", "Authorize": "HTTP", "Origins": "HTTP",
 		"PublishOrigins": "HTTP", "Hosts": "HTTP", "Heartbeat": "of Server-Sent Events and long polling",
-		"Retry": "of Server-Sent Events", "Presence": "topics", "Webhooks": "HTTP", "Mercure": "a protocol",
+		"Retry": "of Server-Sent Events", "Presence": "topics", "Topics": "topics", "MaxConnsPerUser": "by the subject of a grant", "Webhooks": "HTTP", "Mercure": "a protocol",
 		"AcceptRate": "its type is of the gateway's module", "PublishRate": "of each client", "SubscribeRate": "of each client", "MessageRate": "of each client",
 		"Compression": "RFC 7692", "CompressMin": "RFC 7692",
 	},
