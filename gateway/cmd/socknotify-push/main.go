@@ -6,6 +6,9 @@
 //	socknotify-push --nats nats://127.0.0.1:4222                       an existing NATS with JetStream
 //	socknotify-push backup --store push-data FILE                      writes a stopped node's events to a file
 //	socknotify-push backup --final --store push-data FILE              the same, to move them to another node
+//	socknotify-push check --config FILE                                what a start with these flags would find
+//	socknotify-push token --jwt-secret FILE --new --sub alice --read 'orders.>'
+//	                                                                   a token for trying things
 //
 // SIGHUP makes it read its certificates again. SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
 // one ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.
@@ -38,8 +41,15 @@ func main() {
 
 // command runs a command line, and returns the exit status.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "backup" {
-		return backup(ctx, args[1:], stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case "backup":
+			return backup(ctx, args[1:], stderr)
+		case "check":
+			return check(ctx, args[1:], stdout, stderr)
+		case "token":
+			return token(args[1:], stdout, stderr)
+		}
 	}
 	o, err := parse(args, stderr)
 	switch {
@@ -97,11 +107,20 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o.limitFlags(f)
 	o.webhookFlags(f)
 	o.mercureFlags(f)
+	file := f.String("config", "", "file in YAML with flags by their names, which those of the command line override; "+
+		"topics has options by the first word of a topic")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if *file != "" {
+		given := make(map[string]bool)
+		f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		if err := o.readConfig(f, *file, given); err != nil {
+			return nil, err
+		}
 	}
 	if o.mercure {
 		o.config.Mercure = &o.mercureConfig
@@ -197,6 +216,8 @@ func (o *options) limitFlags(f *flag.FlagSet) {
 	f.IntVar(&c.CompressMin, "compress-min", 512, "bytes from which on such a message is compressed")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
 	f.IntVar(&c.MaxConns, "max-conns", 0, "clients of this node; 0 is no limit")
+	f.IntVar(&c.MaxConnsPerUser, "max-conns-per-user", 0,
+		"connections of a user, the sub of tokens, or of an address without a token, to this node; 0 is no limit")
 	f.IntVar(&c.AcceptRate.PerSecond, "accept-rate", 0, "clients that are accepted in a second; 0 is no limit")
 	f.IntVar(&c.PublishRate.PerSecond, "publish-rate", 0, "events that a client publishes in a second; 0 is no limit")
 	f.IntVar(&c.SubscribeRate.PerSecond, "subscribe-rate", 0,
@@ -243,6 +264,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--sync %s: want always or interval", o.sync)
 	case o.slow != "close" && o.slow != "drop":
 		return fmt.Errorf("--slow-policy %s: want close or drop", o.slow)
+	case o.limitsUsers() && o.jwtSecret == "" && o.jwks.URL == "":
+		return errors.New("read and write of topics need --jwt-secret or --jwks")
 	case o.jwks.Require != (gateway.Require{}) && o.jwtSecret == "" && o.jwks.URL == "":
 		return errors.New("--jwt-issuer and --jwt-audience need --jwt-secret or --jwks")
 	case o.jwks.URL != "" && o.jwtSecret != "":
@@ -269,6 +292,16 @@ func (o *options) check() error {
 		return errors.New("--nats uses servers that run elsewhere, --cluster makes this process one: want one of them")
 	}
 	return cmp.Or(o.checkCluster(), o.nats.check())
+}
+
+// limitsUsers reports whether some topics are for some users alone.
+func (o *options) limitsUsers() bool {
+	for _, t := range o.config.Topics {
+		if t.Read != nil || t.Write != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // checkCluster reports what is wrong with the flags of the cluster's certificates.

@@ -289,11 +289,16 @@ type status struct {
 	gateway.Stats
 	Routes  int              // connections to other members; there are several to each
 	Members []gateway.Member // servers with a replica of the stream
-	Busiest []gateway.Topic  // with the most clients
+	Streams []gateway.Stream
+	Slowest []gateway.SlowClient // for which the most bytes wait
+	Busiest []gateway.Topic      // with the most clients
 }
 
-// busiest is the number of topics on the status page.
-const busiest = 100
+// The numbers of topics and of slow clients on the status page.
+const (
+	busiest = 100
+	slowest = 20
+)
 
 //go:embed page
 var pages embed.FS
@@ -371,7 +376,8 @@ func (o *options) serveDebug(g *gateway.Gateway, server *park.HTTPServer, node *
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	servePages(mux, map[string]string{"status.html": "/{$}", "status.js": "/status.js", "style.css": "/style.css"})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		s := status{Ready: g.Ready(), Stats: g.Stats(), Members: g.Members(), Busiest: g.Topics(busiest)}
+		s := status{Ready: g.Ready(), Stats: g.Stats(), Members: g.Members(), Streams: g.Streams(),
+			Slowest: g.Slowest(slowest), Busiest: g.Topics(busiest)}
 		if node != nil {
 			s.Name, s.Routes = node.Server.Name(), node.Server.NumRoutes()
 		}
