@@ -608,7 +608,7 @@ func TestLiveTopicIsToldWhenItIsThere(t *testing.T) {
 	defer r.close()
 	opened := make(chan *wsReader, 1)
 	answered := make(chan changeMessage, 1)
-	f.Lock() // so that nobody joins
+	f.Lock() // so that no client joins
 	go func() {
 		r, err := openWS(s.url, "topic=live.x&topic=b")
 		if err != nil {

@@ -210,7 +210,7 @@ var validCalls = map[string]struct {
 	"POST /connection":  {call{target: "/connection?client=x-1", body: `{"unsubscribe":{"topic":"a"}}`, header: []string{"Content-Type", "application/json"}}, 404},
 	"POST /publish":     {call{target: "/publish?topic=a", body: "x", header: []string{"Content-Type", "text/plain", "Idempotency-Key", "k"}}, 200},
 	"GET /presence":     {call{target: "/presence?topic=room.1"}, 200},
-	"POST /disconnect":  {call{target: "/disconnect?user=nobody"}, 202},
+	"POST /disconnect":  {call{target: "/disconnect?user=unknown"}, 202},
 	"POST /unsubscribe": {call{target: "/unsubscribe?client=x-1&topic=a.*"}, 202},
 	"GET /push.js":      {call{target: "/push.js"}, 200},
 	"GET /openapi.yaml": {call{target: "/openapi.yaml"}, 200},
@@ -289,7 +289,7 @@ func TestDescription(t *testing.T) {
 	slow, _ := guarded(t, limited)
 	starting := httptest.NewServer(Unready(apiConfig()))
 	defer starting.Close()
-	alice, nobody := apiToken(t, "alice", true), apiToken(t, "nobody", false)
+	alice, other := apiToken(t, "alice", true), apiToken(t, "other", false)
 	for _, name := range d.operations() {
 		v := validCalls[name]
 		d.ask(s.url, name, v.call.with(alice...), v.status)
@@ -303,7 +303,7 @@ func TestDescription(t *testing.T) {
 			}
 		}
 		if d.describes(name, 403) && name != "POST /connection" {
-			c := v.call.with(nobody...)
+			c := v.call.with(other...)
 			if c.until = ""; name == "GET "+mercurePath { // a webhook denies it, and the claims do not
 				d.seen[name+" 403"] = true
 			} else {

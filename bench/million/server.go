@@ -99,7 +99,7 @@ func serveStock(secure bool) func(net.Listener) served {
 		var idle atomic.Int64
 		s := &http.Server{Handler: hello, TLSConfig: secureConfig(secure)}
 		s.ConnState = func(_ net.Conn, state http.ConnState) {
-			if state == http.StateIdle { // nobody asks twice before all are idle
+			if state == http.StateIdle { // no client asks twice before all are idle
 				idle.Add(1)
 			}
 		}

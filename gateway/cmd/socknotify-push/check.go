@@ -228,7 +228,7 @@ func (c *checker) routes(ctx context.Context) {
 		switch err := results[i]; {
 		case address == c.node.Cluster:
 		case errors.Is(err, syscall.ECONNREFUSED):
-			c.warn("--routes "+address, "nobody listens there; it may not run yet")
+			c.warn("--routes "+address, "nothing listens there; it may not run yet")
 		default:
 			c.report("--routes "+address, "it can be reached", err)
 		}

@@ -291,7 +291,7 @@ func TestCheck(t *testing.T) {
 		{"--presence a..b", 1, []string{"FAIL  --presence"}},
 		{"--store " + folder, 1, []string{"FAIL  --store"}},
 		{"--debug-addr " + busy.Addr().String(), 1, []string{"FAIL  --debug-addr: "}},
-		{cluster + files(cert, key), 0, []string{"ok    --cluster-cert: ", "ok    --routes " + busy.Addr().String(), "warn  --routes " + addrs[2] + ": nobody"}},
+		{cluster + files(cert, key), 0, []string{"ok    --cluster-cert: ", "ok    --routes " + busy.Addr().String(), "warn  --routes " + addrs[2] + ": nothing"}},
 		{cluster + files(strange, strangeKey), 1, []string{"FAIL  --cluster-cert: "}},
 		{cluster + files(oldCert, oldKey), 1, []string{"FAIL  --cluster-cert: it has expired"}},
 		{"--cluster " + addrs[1] + " --routes " + addrs[1] + ",no.such.host.invalid:1 --cluster-insecure", 1, []string{"FAIL  --routes no.such.host.invalid:1"}},
