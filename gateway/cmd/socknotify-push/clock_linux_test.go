@@ -18,11 +18,11 @@ import (
 	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
-// A clock is that of one process, which can be set. The kernel has no such clock: a time namespace
+// A processClock is the clock of one process, which can be set. The kernel has no such clock: a time namespace
 // moves only the monotonic ones. But a program asks for the time of day by the function of the vDSO, of
 // which each process has a copy. It is replaced before the first instruction of the process, by one
 // that asks the kernel and adds an offset.
-type clock struct {
+type processClock struct {
 	pid int
 	at  int64 // the address of the offset
 }
@@ -46,7 +46,7 @@ var askTime = []byte{
 }
 
 // start starts a process whose clock can be set. It must be called on a thread that is locked.
-func (c *clock) start(command *exec.Cmd) error {
+func (c *processClock) start(command *exec.Cmd) error {
 	if runtime.GOARCH != "amd64" {
 		return command.Start()
 	}
@@ -63,7 +63,7 @@ func (c *clock) start(command *exec.Cmd) error {
 }
 
 // replace replaces the function of the vDSO of the process, which is stopped.
-func (c *clock) replace() error {
+func (c *processClock) replace() error {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.pid))
 	if err != nil {
 		return err
@@ -101,12 +101,12 @@ func (c *clock) replace() error {
 	return errors.New("the vDSO has no function for the time that is long enough")
 }
 
-func (c *clock) memory() (*os.File, error) {
+func (c *processClock) memory() (*os.File, error) {
 	return os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.pid), os.O_RDWR, 0)
 }
 
 // set makes the process's clock differ from this one's. It reports whether it can.
-func (c *clock) set(d time.Duration) (bool, error) {
+func (c *processClock) set(d time.Duration) (bool, error) {
 	if c.at == 0 {
 		return false, nil
 	}
@@ -127,7 +127,7 @@ func TestClock(t *testing.T) {
 		t.Skip("the function that is put into the vDSO is for amd64")
 	}
 	addr := freeport.Addrs(t, 1)[0]
-	var c clock
+	var c processClock
 	m := &member{url: "http://" + addr, args: []string{"--addr", addr, "--name", "one", "--store", t.TempDir()}}
 	m.begin = func(command *exec.Cmd) error {
 		failed := make(chan error)

@@ -45,7 +45,7 @@ type partitionTest struct {
 	net    *network
 	certs  []string // folders of the members' certificates; nil without
 	signer *authority.Authority
-	clocks []*clock
+	clocks []*processClock
 	counts map[string]int // of the faults
 }
 
@@ -65,7 +65,7 @@ func startPartition(t *testing.T, age time.Duration, secure bool, seen func([]by
 	for i, s := range p.net.spaces {
 		store := smallDisk(t)
 		k.stores = append(k.stores, store)
-		c := new(clock)
+		c := new(processClock)
 		p.clocks = append(p.clocks, c)
 		m := &member{url: "http://" + s.outer + ":8080", debug: "http://any:" + token + "@" + s.outer + ":6060",
 			begin: func(command *exec.Cmd) error {
