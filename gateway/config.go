@@ -41,7 +41,7 @@ type Config struct {
 	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not
 	// close it.
 	Conn *nats.Conn
-	// Stream describes the stream of the durable topics. It is made if it does not exist.
+	// Stream describes the streams of the durable topics. They are made if they do not exist.
 	Stream StreamConfig
 	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError].
 	// Publish fails with that for durable topics, instead of waiting for JetStream.
@@ -125,6 +125,8 @@ func (c *Config) prepare() error {
 		return invalid("Conn is nil")
 	case !c.SlowPolicy.Valid():
 		return invalid("SlowPolicy is unknown")
+	case s.Shards < 0 || s.Shards > MaxShards:
+		return invalid("Stream.Shards is %d, want at most %d", s.Shards, MaxShards)
 	case s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0:
 		return invalid("a number of Stream is negative")
 	case s.MaxAge > 0 && s.Window > s.MaxAge:

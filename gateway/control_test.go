@@ -268,7 +268,7 @@ func TestOrdersLost(t *testing.T) {
 	until(t, "it has joined", func() bool { return a.members() == 1 })
 	f := a.orders(t)
 	f.Mu.Lock()
-	f.Lose(event.Span{After: f.Floor, Through: f.Floor + 10})
+	f.Lose(0, event.Span{After: f.Floor, Through: f.Floor + 10})
 	f.Mu.Unlock()
 	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("got %v", err)

@@ -26,7 +26,6 @@ import (
 type Gateway struct {
 	config     Config
 	hub        *hub.Hub
-	stream     string // its name
 	publisher  *stream.Publisher
 	access     *access.Control
 	presence   *presence.Presence
@@ -41,13 +40,13 @@ type Gateway struct {
 	sweeper    sync.WaitGroup
 }
 
-// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster
+// New returns a gateway. It makes the streams if there are none. ctx bounds that, which in a cluster
 // takes until a majority of its members runs.
 func New(ctx context.Context, config Config) (*Gateway, error) {
 	if err := config.prepare(); err != nil {
 		return nil, err
 	}
-	name, err := stream.Make(ctx, config.Conn, stream.Config(config.Stream), config.MaxMessage, config.Logger)
+	layout, err := stream.Make(ctx, config.Conn, stream.Config(config.Stream), config.MaxMessage, config.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +54,14 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := hub.New(ctx, config.Conn, name, config.MaxMessage, config.Logger)
+	h, err := hub.New(ctx, config.Conn, layout, config.MaxMessage, config.Logger)
 	if err != nil {
 		lot.Close()
 		return nil, err
 	}
-	g := &Gateway{config: config, hub: h, lot: lot, stream: name, failed: make(chan struct{})}
+	g := &Gateway{config: config, hub: h, lot: lot, failed: make(chan struct{})}
 	h.OnReset = g.fail
-	if g.publisher, err = stream.NewPublisher(h.History, h.Epoch, config.MaxMessage, config.StoreError); err != nil {
+	if g.publisher, err = stream.NewPublisher(config.Conn, h.Histories(), h.Epoch, config.MaxMessage, config.StoreError); err != nil {
 		lot.Close()
 		h.Close()
 		return nil, err
@@ -94,6 +93,9 @@ func (g *Gateway) assemble(ctx context.Context) (err error) {
 	g.hub.OnLeaderless = g.transports.SendAway
 	g.orders = order.New(g.access, g.transports)
 	g.route()
+	if err := g.publisher.Forward(g.hub.Ctx, &g.hub.Work); err != nil {
+		return err
+	}
 	if c.Authorize != nil || g.access.Hooks != nil { // otherwise no client's time ends
 		g.sweeper.Go(g.transports.Sweep)
 	}
@@ -183,7 +185,7 @@ func (g *Gateway) unready() error {
 		return access.ErrDrain
 	case !g.config.Conn.IsConnected():
 		return errDisconnected
-	case g.hub.Leaderless.Load():
+	case g.hub.Leaderless():
 		return stream.ErrNoLeader
 	case g.config.StoreError != nil:
 		return g.config.StoreError()

@@ -701,7 +701,7 @@ func TestShutdownWhileNATSIsSilent(t *testing.T) {
 func TestDeletedStream(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	must(t, s.js().DeleteStream(t.Context(), stream.DefaultName))
-	_, err := s.hub.AuditOnce(0)
+	_, err := s.hub.Shards[0].AuditOnce(0)
 	if !errors.Is(err, stream.ErrDeleted) {
 		t.Fatalf("the audit: %v", err)
 	}
@@ -756,7 +756,8 @@ func TestStartWithoutLeader(t *testing.T) {
 	p.mute.Store(true)
 	// The client of NATS has no clock that a test could advance.
 	time.AfterFunc(stream.RequestTimeout+100*time.Millisecond, func() { p.mute.Store(false) })
-	h, err := hub.New(t.Context(), conn, stream.DefaultName, 1<<10, quiet)
+	layout := stream.Layout{Name: stream.DefaultName, Generations: []stream.Generation{{Shards: 1}}}
+	h, err := hub.New(t.Context(), conn, layout, 1<<10, quiet)
 	must(t, err)
 	h.Close()
 }

@@ -131,10 +131,10 @@ func TestBeginWithoutLeader(t *testing.T) {
 	if _, err := s.hub.History.First(t.Context()); !errors.Is(err, stream.ErrNoLeader) {
 		t.Errorf("first: %v", err)
 	}
-	if _, err := s.hub.AuditOnce(0); !errors.Is(err, stream.ErrNoLeader) {
+	if _, err := s.hub.Shards[0].AuditOnce(0); !errors.Is(err, stream.ErrNoLeader) {
 		t.Errorf("an audit: %v", err)
 	}
-	if err := stream.EndEra(t.Context(), s.js(), stream.DefaultName); !errors.Is(err, stream.ErrNoLeader) {
+	if err := stream.EndEra(t.Context(), s.js(), stream.DefaultName, 0); !errors.Is(err, stream.ErrNoLeader) {
 		t.Errorf("the end of an era: %v", err)
 	}
 	end()

@@ -98,9 +98,9 @@ var allSeries = []series{
 		func(s *Stats) uint64 { return s.HookFailures }),
 	newSeries("panics_total", "Panics of the connections' methods.", func(s *Stats) uint64 { return s.Panics }),
 	newSeries("strange_total", "Messages of NATS that are not the stream's.", func(s *Stats) uint64 { return s.Strange }),
-	newSeries("stream_first_sequence", "The first sequence of the stream, at the last audit.",
+	newSeries("stream_first_sequence", "The first sequence of the stream, at the last audit; the sum of several shards.",
 		func(s *Stats) uint64 { return s.First }),
-	newSeries("stream_last_sequence", "The last sequence of the stream, at the last audit.",
+	newSeries("stream_last_sequence", "The last sequence of the stream, at the last audit; the sum of several shards.",
 		func(s *Stats) uint64 { return s.Last }),
 }
 

@@ -107,8 +107,8 @@ func Start(config NodeConfig) (*Node, error) {
 			return nil, fmt.Errorf("gateway: Listen: %w", err)
 		}
 		// What is published there passes for stored, with the sequence that its headers have.
-		// And only gateways give orders, and say who is there.
-		subjects := []string{event.RepublishedPrefix + ">", event.StoredPrefix + event.ControlTopic,
+		// Only gateways know the shard of a topic, give orders, and say who is there.
+		subjects := []string{event.RepublishedPrefix + ">", event.ShardsSubject, event.StoredPrefix + event.ControlTopic,
 			event.StoredPrefix + event.MercureTopic, event.StoredPrefix + event.MercureIDPrefix + ">",
 			event.LivePrefix + event.PresencePrefix + ">", "push.p.>"}
 		deny := &server.Permissions{Publish: &server.SubjectPermission{Deny: subjects}}

@@ -32,14 +32,14 @@ type Stats struct {
 	Hooks         uint64 // requests to webhooks
 	HookFailures  uint64 // those without a valid answer
 	Strange       uint64 // messages of NATS that are not the stream's
-	First, Last   uint64 // sequences of the stream, at the last audit
+	First, Last   uint64 // sequences of the stream, at the last audit; the sums of those of several shards
 	Epoch         string
 }
 
 // Stats returns the current counters.
 func (g *Gateway) Stats() Stats {
 	a, c, t := g.access, &g.hub.Count, g.transports
-	seen, sockets, events := g.hub.Seen.Load(), t.Sockets.Stats(), t.Events.Stats()
+	sockets, events := t.Sockets.Stats(), t.Events.Stats()
 	mercure := g.mercure.Stats()
 	s := Stats{
 		Conns: int(a.Clients.Load()), Topics: g.hub.Size(), QueuedBytes: sockets.QueuedBytes + events.QueuedBytes + mercure.QueuedBytes,
@@ -50,7 +50,11 @@ func (g *Gateway) Stats() Stats {
 		Panics: sockets.Panics + events.Panics + mercure.Panics + g.lot.Stats().Panics, Resumed: c.Resumed.Load(), Gaps: c.Gaps.Load(),
 		Repairs: c.Repairs.Load(), Audits: c.Audits.Load(), AuditFailures: c.AuditFailures.Load(), Denied: a.Denied.Load(),
 		Refused: a.Refused.Load(), Rejected: a.Rejected.Load(), Strange: c.Strange.Load(),
-		First: seen.First, Last: seen.Last, Epoch: g.hub.Epoch,
+		Epoch: g.hub.Epoch,
+	}
+	for _, shard := range g.hub.Shards {
+		seen := shard.Seen.Load()
+		s.First, s.Last = s.First+seen.First, s.Last+seen.Last
 	}
 	s.Hooks, s.HookFailures = a.Hooks.Calls()
 	return s

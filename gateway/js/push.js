@@ -96,7 +96,7 @@ class Push {
     if (!history && (at === undefined || after)) {
       // The connection goes on after the oldest position, and each subscription after its own.
       for (const o of this.#subscriptions) {
-        if (at && at !== first && o.topic === topic && !o.held && (!o.from || newer(at, o.from))) o.from = at
+        if (at && at !== first && o.topic === topic && !o.held) o.from = both(o.from, at)
       }
       positions.set(topic, older(at, after))
     }
@@ -290,10 +290,10 @@ class Push {
     if (event.id) {
       const position = this.#positions.get(filter)
       if (position && !newer(event.id, position)) return // a connection of another tab, or an old one
-      if (this.#positions.has(filter)) this.#positions.set(filter, event.id)
-      if (this.#given.delete(`${filter} ${event.id}`)) return // as the first of them was closed
+      if (this.#positions.has(filter)) this.#positions.set(filter, both(position, event.id))
+      if (this.#given.delete(`${filter} ${place(event)}`)) return // as the first of them was closed
       for (const f of this.#filters()) {
-        if (f !== filter && filters.includes(f)) this.#given.add(`${f} ${event.id}`)
+        if (f !== filter && filters.includes(f)) this.#given.add(`${f} ${place(event)}`)
       }
       if (this.#given.size > maxGiven) this.#given = new Set([...this.#given].slice(maxGiven / 2))
     }
@@ -715,7 +715,7 @@ const block = (text, c) => {
   else if (fields.event === 'unsubscribed') left(data.unsubscribed, c)
   else if (fields.event === 'disconnected') throw new RefusedError(403, 'disconnected')
   else if (data) happened(data, c)
-  const [, epoch, sequences] = /^(.*)-([\d.]+)$/.exec(fields.id ?? '') ?? []
+  const [, epoch, sequences] = /^(.*)-([\d._]+)$/.exec(fields.id ?? '') ?? []
   const each = sequences?.split('.') ?? []
   if (each.length === c.filters.length) c.tell({ at: c.positions(each.map(n => n === '0' ? '' : `${epoch}-${n}`)) })
 }
@@ -859,21 +859,44 @@ export const matches = (filter, topic) => {
 }
 
 // Ids are <epoch>-<sequence>. Those of different epochs cannot be compared: what the gateway has said
-// last counts.
+// last counts. The id of a filter with wildcards may have a sequence for each of several shards, of
+// which ~ marks that of the event, if it is one's id.
 const split = id => {
-  const [epoch, sequence] = id.split('-')
-  return [epoch, BigInt(sequence ?? 0)]
+  const [epoch, sequences = '0'] = id.split('-')
+  const all = sequences.split('_')
+  return { epoch, own: all.findIndex(n => n[0] === '~'), all: all.map(n => BigInt(n.replace('~', ''))) }
 }
 
+const alike = (a, b) => a.epoch === b.epoch && a.all.length === b.all.length
+
 const newer = (id, than) => {
-  const [e, n] = split(id), [f, m] = split(than)
-  return e !== f || n > m
+  const a = split(id), b = split(than)
+  if (!alike(a, b)) return true
+  return a.own < 0 ? a.all.some((n, i) => n > b.all[i]) : a.all[a.own] > b.all[a.own]
 }
 
 const older = (a, b) => {
   if (!a || !b) return a || b
   if (a === first || b === first) return first
-  return newer(a, b) ? b : a
+  const x = split(a), y = split(b)
+  if (!alike(x, y)) return b
+  if (x.all.every((n, i) => n <= y.all[i])) return a
+  return `${x.epoch}-${x.all.map((n, i) => n < y.all[i] ? n : y.all[i]).join('_')}`
+}
+
+// both returns the position of what has everything up to a position, which may be missing, and up to an
+// event.
+const both = (at, id) => {
+  if (!at || at === first) return id
+  const x = split(at), y = split(id)
+  if (!alike(x, y)) return id
+  return `${x.epoch}-${x.all.map((n, i) => n > y.all[i] ? n : y.all[i]).join('_')}`
+}
+
+// place returns what the ids of an event have in common, whichever of its filters it has come for.
+const place = ({ topic, id }) => {
+  const { epoch, own, all } = split(id)
+  return `${topic} ${epoch}-${all[Math.max(own, 0)]}`
 }
 
 // call calls a function of the program, whose error does not end the connection.

@@ -47,23 +47,11 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 // backupTo writes a backup to a new file. If it fails, there is no file.
 func backupTo(ctx context.Context, file, store string, elsewhere *natsOptions, final bool, log *slog.Logger) (
 	err error) {
-	var conn *nats.Conn
-	if elsewhere.url != "" {
-		if conn, err = elsewhere.connect(); err != nil {
-			return err
-		}
-		defer conn.Close()
-	} else {
-		if _, err := os.Stat(store); err != nil {
-			return fmt.Errorf("--store: %w", err)
-		}
-		node, err := gateway.Start(gateway.NodeConfig{Name: "backup", Store: store, Logger: log})
-		if err != nil {
-			return err
-		}
-		defer node.Close()
-		conn = node.Conn
+	conn, end, err := reach(store, elsewhere, log)
+	if err != nil {
+		return err
 	}
+	defer end()
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -84,4 +72,22 @@ func backupTo(ctx context.Context, file, store string, elsewhere *natsOptions, f
 		os.Remove(file)
 	}
 	return err
+}
+
+// reach connects to the streams of a folder, or to a NATS that runs elsewhere.
+func reach(store string, elsewhere *natsOptions, log *slog.Logger) (conn *nats.Conn, end func(), err error) {
+	if elsewhere.url != "" {
+		if conn, err = elsewhere.connect(); err != nil {
+			return nil, nil, err
+		}
+		return conn, conn.Close, nil
+	}
+	if _, err := os.Stat(store); err != nil {
+		return nil, nil, fmt.Errorf("--store: %w", err)
+	}
+	node, err := gateway.Start(gateway.NodeConfig{Name: "backup", Store: store, Logger: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return node.Conn, node.Close, nil
 }

@@ -9,6 +9,7 @@
 //	socknotify-push check --config FILE                                what a start with these flags would find
 //	socknotify-push token --jwt-secret FILE --new --sub alice --read 'orders.>'
 //	                                                                   a token for trying things
+//	socknotify-push reshard --store push-data 4                        spreads a stopped node's topics over four streams
 //
 // SIGHUP makes it read its certificates again. SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
 // one ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.
@@ -49,6 +50,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return check(ctx, args[1:], stdout, stderr)
 		case "token":
 			return token(args[1:], stdout, stderr)
+		case "reshard":
+			return reshard(ctx, args[1:], stderr)
 		}
 	}
 	o, err := parse(args, stderr)
@@ -173,10 +176,13 @@ func (o *options) storeFlags(f *flag.FlagSet) {
 	f.StringVar(&o.sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
 		"interval: it survives the end of processes; files are synced every two minutes")
 	f.IntVar(&o.config.Stream.Replicas, "replicas", 0, "copies of the stream (default 3 in a cluster, otherwise 1)")
+	f.IntVar(&o.config.Stream.Shards, "shards", 0,
+		"streams over which topics are spread, the same on all members (default those that there are, 1 for a new store); "+
+			"reshard changes the number, as does --restore")
 	f.DurationVar(&o.config.Stream.MaxAge, "max-age", 0,
 		"how long events are kept (default that of the stream, 24h for a new one)")
 	f.Int64Var(&o.config.Stream.MaxBytes, "max-bytes", 0,
-		"how many bytes of events are kept (default those of the stream, 1 GiB for a new one)")
+		"how many bytes of events each shard keeps (default those of the stream, 1 GiB for a new one)")
 	f.DurationVar(&o.config.Stream.Window, "window", 0,
 		"how long idempotency keys are remembered, at most --max-age "+
 			"(default that of the stream, 2m or --max-age for a new one)")
@@ -260,6 +266,8 @@ func (o *options) check() error {
 		return errors.New("--mercure-anonymous and --mercure-subscriptions need --mercure")
 	case o.config.Stream.MaxAge > 0 && o.config.Stream.Window > o.config.Stream.MaxAge:
 		return fmt.Errorf("--window %v is longer than --max-age %v", o.config.Stream.Window, o.config.Stream.MaxAge)
+	case o.config.Stream.Shards < 0 || o.config.Stream.Shards > gateway.MaxShards:
+		return fmt.Errorf("--shards %d: want 1 to %d", o.config.Stream.Shards, gateway.MaxShards)
 	case o.sync != "always" && o.sync != "interval":
 		return fmt.Errorf("--sync %s: want always or interval", o.sync)
 	case o.slow != "close" && o.slow != "drop":

@@ -13,7 +13,11 @@ import (
 type Event struct {
 	Topic string
 	Data  []byte
-	At    Position // without sequence for live topics
+	At    Position // in the shard that has it; without sequence for live topics
+	// Wide, if not nil, is the position after the event in all shards that the feed reads, of which
+	// Shard has the event. It is the event's id then.
+	Wide  *Position
+	Shard int
 
 	forms [formCount]struct {
 		once sync.Once
@@ -49,7 +53,28 @@ type Envelope struct {
 }
 
 func (e *Event) Envelope() Envelope {
-	return Envelope{Topic: e.Topic, ID: e.At.String(), Data: string(e.Data)}
+	return Envelope{Topic: e.Topic, ID: e.id(), Data: string(e.Data)}
+}
+
+// Position returns that of a client that has the event, and all that came before it.
+func (e *Event) Position() Position {
+	if e.Wide != nil {
+		return *e.Wide
+	}
+	return e.At
+}
+
+// id returns the event's id.
+func (e *Event) id() string {
+	if e.Wide == nil {
+		return e.At.String()
+	}
+	return string(e.Wide.appendPlaces(append([]byte(e.Wide.Epoch), '-'), e.Shard))
+}
+
+// For returns the event as a client gets it whose position in the shards is its own.
+func (e *Event) For(at Position) *Event {
+	return &Event{Topic: e.Topic, Data: e.Data, At: e.At, Wide: &at, Shard: e.Shard}
 }
 
 // Bytes returns the event in one form.
@@ -62,7 +87,7 @@ func (e *Event) Bytes(f Form) []byte {
 			return
 		case FormText, FormEnvelope:
 			if e.At.Seq > 0 {
-				x.b = append(e.At.Append([]byte("id: ")), '\n')
+				x.b = append(e.Position().Append([]byte("id: ")), '\n')
 				x.id = len(x.b)
 			}
 		}

@@ -1,10 +1,40 @@
 package event
 
-// A Span is the events with sequences above after, up to and including through.
-type Span struct{ After, Through uint64 }
+// A Span is the events with sequences above after, up to and including through. Of a filter that reads several shards it is
+// of one of them, and Wide has the positions of the client before and after it.
+type Span struct {
+	After, Through uint64
+	Wide           *Wide
+}
+
+// A Wide is the events between two positions in several shards.
+type Wide struct{ After, Through Position }
 
 // Alone is the span of one event.
-func (e *Event) Alone() Span { return Span{max(e.At.Seq, 1) - 1, e.At.Seq} }
+func (e *Event) Alone() Span {
+	s := Span{After: max(e.At.Seq, 1) - 1, Through: e.At.Seq}
+	if e.Wide != nil {
+		s.Wide = &Wide{e.Wide.With(e.Shard, s.After), *e.Wide}
+	}
+	return s
+}
+
+// Join returns the events of a span and of one that follows, of the same filter.
+func (s Span) Join(next Span) Span {
+	next.After = s.After
+	if s.Wide != nil && next.Wide != nil {
+		next.Wide = &Wide{s.Wide.After, next.Wide.Through}
+	}
+	return next
+}
+
+// Positions returns the positions before and after the span.
+func (s Span) Positions(epoch string) (after, through Position) {
+	if s.Wide != nil {
+		return s.Wide.After, s.Wide.Through
+	}
+	return Position{Epoch: epoch, Seq: s.After}, Position{Epoch: epoch, Seq: s.Through}
+}
 
 // The reasons of gaps, as clients get them.
 const (

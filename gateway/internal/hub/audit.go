@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -62,15 +63,29 @@ func (l *leaderless) note(err error, now time.Time) bool {
 // AuditNow makes an audit begin soon: something has happened that may have lost republished events, such as the loss of a
 // route.
 func (h *Hub) AuditNow() {
+	for _, s := range h.Shards {
+		s.auditNow()
+	}
+}
+
+func (h *Shard) auditNow() {
 	select {
 	case h.kick <- struct{}{}:
 	default:
 	}
 }
 
+// placeIn returns which of a feed's shards this one is.
+func (h *Shard) placeIn(f *Feed) int {
+	if f.wide == nil {
+		return 0
+	}
+	return h.number
+}
+
 // audit compares the last sequence of each topic of this node with the stream's, every few seconds and when it is asked to.
 // It finds events that were lost and have no successor.
-func (h *Hub) audit() {
+func (h *Shard) audit() {
 	var audited uint64 // up to this sequence, nothing was missed
 	var shorter Backwards
 	var without leaderless
@@ -81,28 +96,29 @@ func (h *Hub) audit() {
 		select {
 		case <-ticker.C:
 		case <-h.kick:
-		case <-h.Ctx.Done():
+		case <-h.hub.Ctx.Done():
 			return
 		}
 		select {
 		case <-pause:
-		case <-h.Ctx.Done():
+		case <-h.hub.Ctx.Done():
 			return
 		}
 		began := time.Now()
 		horizon, err := h.AuditOnce(audited)
 		// Routes that change and topics that are new make audits begin at once, which must not keep the leader busy.
 		pause = time.After(min(auditPause*time.Since(began), auditInterval))
-		h.Count.Audits.Add(1)
+		h.hub.Count.Audits.Add(1)
 		if shorter.Note(err, time.Now()) || errors.Is(err, errReplaced) {
-			h.log.Error("gateway: the stream was replaced or has lost events; the gateway ends")
-			h.OnReset()
+			h.hub.log.Error("gateway: the stream was replaced or has lost events; the gateway ends")
+			h.hub.OnReset()
 			return
 		}
-		h.noteLeaderless(without.note(err, time.Now()) && h.Patience > 0) // a single node's clients have no other one
-		if err != nil && h.Ctx.Err() == nil {
-			h.Count.AuditFailures.Add(1)
-			h.log.Warn("gateway: cannot compare topics with the stream", "err", err)
+		// A single node's clients have no other one.
+		h.noteLeaderless(without.note(err, time.Now()) && h.hub.Patience > 0)
+		if err != nil && h.hub.Ctx.Err() == nil {
+			h.hub.Count.AuditFailures.Add(1)
+			h.hub.log.Warn("gateway: cannot compare topics with the stream", "err", err)
 			continue
 		}
 		audited = max(audited, horizon)
@@ -111,29 +127,30 @@ func (h *Hub) audit() {
 
 // noteLeaderless notes after an audit whether there was no leader for too long. If so, it has the
 // clients of durable topics sent away, each time, because some may have joined since.
-func (h *Hub) noteLeaderless(lost bool) {
-	switch before := h.Leaderless.Swap(lost); {
+func (h *Shard) noteLeaderless(lost bool) {
+	switch before := h.leaderless.Swap(lost); {
 	case lost && !before:
-		h.log.Warn("gateway: the stream has no leader; clients of its topics are sent to other nodes")
+		h.hub.log.Warn("gateway: the stream has no leader; clients of its topics are sent to other nodes")
 	case before && !lost:
-		h.log.Info("gateway: the stream has a leader again")
+		h.hub.log.Info("gateway: the stream has a leader again")
 	}
-	if lost && h.OnLeaderless != nil {
-		h.OnLeaderless()
+	if lost && h.hub.OnLeaderless != nil {
+		h.hub.OnLeaderless()
 	}
 }
 
 // AuditOnce asks for the last event of each topic that has changed since the sequence audited. It returns the sequence up to
 // which the answers are complete.
-func (h *Hub) AuditOnce(audited uint64) (horizon uint64, err error) {
+func (h *Shard) AuditOnce(audited uint64) (horizon uint64, err error) {
 	began := time.Now()
-	s, err := h.History.State(h.Ctx)
+	s, err := h.History.State(h.hub.Ctx)
 	if err != nil {
 		return 0, err
 	}
 	h.Seen.Store(&s)
+	h.spread(&s)
 	switch {
-	case s.Epoch != h.Epoch:
+	case s.Epoch != h.hub.Epoch, s.Ended:
 		return 0, errReplaced
 	case s.Last < audited:
 		return 0, ErrBackwards
@@ -145,8 +162,8 @@ func (h *Hub) AuditOnce(audited uint64) (horizon uint64, err error) {
 	// nothing was missed up to s.last. A feed that has not begun is in the list: it reads up to what the audit finds when it
 	// begins.
 	var durable []*Feed
-	for _, f := range h.All() {
-		if !f.Live() {
+	for _, f := range h.hub.All() {
+		if !f.Live() && slices.Contains(h.hub.shardsOf(f), h) {
 			durable = append(durable, f)
 		}
 	}
@@ -165,7 +182,7 @@ func (h *Hub) AuditOnce(audited uint64) (horizon uint64, err error) {
 }
 
 // auditFeeds compares some feeds with the stream.
-func (h *Hub) auditFeeds(feeds []*Feed, audited uint64, s *stream.State) (
+func (h *Shard) auditFeeds(feeds []*Feed, audited uint64, s *stream.State) (
 	horizon uint64, err error) {
 	changed, horizon, err := h.lastEvents(feeds, audited, s)
 	switch {
@@ -184,7 +201,7 @@ func (h *Hub) auditFeeds(feeds []*Feed, audited uint64, s *stream.State) (
 		return 0, err
 	}
 	for _, m := range changed {
-		e, err := stream.Stored(m, h.Epoch)
+		e, err := h.History.Stored(m, h.hub.Epoch)
 		if err != nil {
 			return 0, err
 		}
@@ -195,45 +212,45 @@ func (h *Hub) auditFeeds(feeds []*Feed, audited uint64, s *stream.State) (
 		}
 	}
 	// Events may have been stored since the last audit, and have left the stream.
-	now, err := h.History.First(h.Ctx)
+	now, err := h.History.First(h.hub.Ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, f := range feeds { // events up to the horizon are dispatched, or below target
-		f.pass(horizon, now.First)
+		f.pass(h.placeIn(f), horizon, now.First)
 	}
 	return horizon, nil
 }
 
 // lastEvents asks a replica for the last event of each topic of the feeds, after the sequence
 // audited. The horizon is the replica's last sequence, or audited if it is not known.
-func (h *Hub) lastEvents(feeds []*Feed, audited uint64, s *stream.State) (
+func (h *Shard) lastEvents(feeds []*Feed, audited uint64, s *stream.State) (
 	found []*nats.Msg, horizon uint64, err error) {
 	r := stream.GetRequest{Seq: audited + 1}
 	for _, f := range feeds {
-		r.MultiLast = append(r.MultiLast, event.StoredPrefix+f.Filter())
+		r.MultiLast = append(r.MultiLast, h.History.Subject(f.Filter()))
 	}
-	got, err := h.History.Get(h.Ctx, r)
+	got, err := h.History.Get(h.hub.Ctx, r)
 	if err == nil && len(got.Messages) == 0 {
 		// An answer without events does not say how much of the stream the replica has. So the
 		// topic of the last event is added to the question.
-		last, failed := h.History.Get(h.Ctx, stream.GetRequest{Seq: s.Last, Batch: 1})
+		last, failed := h.History.Get(h.hub.Ctx, stream.GetRequest{Seq: s.Last, Batch: 1})
 		if failed == nil && len(last.Messages) == 1 {
 			r.MultiLast = append(r.MultiLast, last.Messages[0].Header.Get("Nats-Subject"))
-			got, err = h.History.Get(h.Ctx, r)
+			got, err = h.History.Get(h.hub.Ctx, r)
 		}
 	}
 	return got.Messages, max(got.Horizon, audited), err
 }
 
 // auditLeader compares a feed with what the leader says.
-func (h *Hub) auditLeader(f *Feed, audited uint64, s *stream.State) (horizon uint64, err error) {
-	last, err := h.History.Last(h.Ctx, f.Filter())
+func (h *Shard) auditLeader(f *Feed, audited uint64, s *stream.State) (horizon uint64, err error) {
+	last, err := h.History.Last(h.hub.Ctx, f.Filter())
 	if err != nil {
 		return 0, err
 	}
 	h.repair(f, last)
-	now, err := h.History.State(h.Ctx)
+	now, err := h.History.State(h.hub.Ctx)
 	if err != nil || !now.Since.Equal(s.Since) { // another leader may not have had all that s has
 		return audited, err
 	}
@@ -252,7 +269,7 @@ type retained struct {
 // event seq was stored. stamp is when the leader has stored that. If not, the retention may have
 // overtaken this node. The node's own clock does not say how much time has passed: that of a virtual
 // machine stands still while the machine is suspended.
-func (h *Hub) keptSince(after, seq uint64, stamp string) bool {
+func (h *Shard) keptSince(after, seq uint64, stamp string) bool {
 	if seq <= after+1 {
 		return true
 	}
@@ -264,8 +281,8 @@ func (h *Hub) keptSince(after, seq uint64, stamp string) bool {
 	return err == nil && at.Sub(k.at) < k.maxAge/2
 }
 
-func (h *Hub) repair(f *Feed, seq uint64) {
-	if f.reach(seq) {
-		h.Count.Repairs.Add(1)
+func (h *Shard) repair(f *Feed, seq uint64) {
+	if f.reach(h.placeIn(f), seq) {
+		h.hub.Count.Repairs.Add(1)
 	}
 }

@@ -2,6 +2,7 @@
 // this order:
 //
 //	hub.go         the feeds of this node, one for each filter that a client wants
+//	shard.go       the streams that the feeds are of
 //	feed.go        one feed: its members, and how gaps are noticed and filled
 //	special.go     what a feed of a topic of the gateway's own does besides
 //	subscriber.go  a client, and the interface of its connection

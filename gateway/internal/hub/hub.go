@@ -21,24 +21,22 @@ import (
 // when the first client wants a filter, and unsubscribes when the last one leaves.
 type Hub struct {
 	Conn    *nats.Conn
-	History *stream.History
-	Epoch   string // of the stream, for the life of the hub
+	History *stream.History // of the first shard, which has the gateway's own topics
+	Shards  []*Shard
+	Epoch   string // of the streams, for the life of the hub
 	log     *slog.Logger
 	largest int             // bytes of an event of a live topic; JetStream bounds the others
 	Ctx     context.Context // done when the hub is closed
 	Cancel  context.CancelFunc
 	Work    sync.WaitGroup
-	Inboxes []chan *nats.Msg             // each filter's messages come through one of them, in order
-	seed    maphash.Seed                 // of the filters' hashes
-	kick    chan struct{}                // makes audit run now
-	Seen    atomic.Pointer[stream.State] // at the last audit
-	kept    atomic.Pointer[retained]     // by the last audit
-	OnReset func()                       // the stream is another one
+	Inboxes []chan *nats.Msg // each filter's messages come through one of them, in order
+	seed    maphash.Seed     // of the filters' hashes
+	OnReset func()           // a stream is another one
 	Count   counters
-	Clients clientSet
-	// Leaderless says that this node has found no leader of the stream for MaxLeaderless. Then
-	// OnLeaderless, if not nil, is called again and again.
-	Leaderless   atomic.Bool
+	// generations are the streams from which events are read. Those of the last one are of Shards.
+	generations []generation
+	Clients     clientSet
+	// OnLeaderless, if not nil, is called again and again while the hub is Leaderless.
 	OnLeaderless func()
 	// owners have the topics of the gateway's own whose feeds are special.
 	owners []owner
@@ -81,37 +79,41 @@ var (
 	errHubClosed = errors.New("gateway: closed")
 )
 
-// New returns the hub of a stream. ctx bounds the wait for a leader of the stream.
-func New(ctx context.Context, conn *nats.Conn, name string, largest int, log *slog.Logger) (*Hub, error) {
+// New returns the hub of the streams of a layout. ctx bounds the wait for their leaders.
+func New(ctx context.Context, conn *nats.Conn, layout stream.Layout, largest int, log *slog.Logger) (*Hub, error) {
 	h := &Hub{Conn: conn, log: log, largest: largest, feeds: make(map[string]*Feed),
-		Starting: make(map[string]*Start),
-		kick:     make(chan struct{}, 1), seed: maphash.MakeSeed()}
+		Starting: make(map[string]*Start), seed: maphash.MakeSeed()}
 	h.Clients.Node = stream.NewEpoch()
 	h.Ctx, h.Cancel = context.WithCancel(context.Background())
-	h.History = stream.NewHistory(conn, name, h.Ctx, &h.Work)
+	for i, g := range layout.Generations {
+		h.generations = append(h.generations, generation{g.Base, stream.NewHistories(conn, layout, i, h.Ctx, &h.Work)})
+	}
+	if err := h.newShards(ctx); err != nil {
+		h.Close()
+		return nil, err
+	}
+	h.History = h.Shards[0].History
+	h.Hold = maxHold
+	for range runtime.GOMAXPROCS(0) {
+		in := make(chan *nats.Msg, inboxSize)
+		h.Inboxes = append(h.Inboxes, in)
+		h.Work.Go(func() { h.dispatch(in) })
+	}
+	for _, s := range h.Shards {
+		h.Work.Go(s.audit)
+	}
+	return h, nil
+}
+
+// wait returns the state of the stream, when it can be read.
+func (h *Shard) wait(ctx context.Context) (stream.State, error) {
 	s, err := h.History.State(ctx)
 	for errors.Is(err, stream.ErrNoStream) && !errors.Is(err, stream.ErrDeleted) && ctx.Err() == nil {
 		if stream.Sleep(ctx, 200*time.Millisecond) { // an election may be under way, or the leader is busy
 			s, err = h.History.State(ctx)
 		}
 	}
-	if err != nil {
-		h.Close()
-		return nil, err
-	}
-	h.Epoch = s.Epoch
-	h.Hold = maxHold
-	if len(s.Members) > 1 {
-		h.Patience = MaxBackwards
-	}
-	h.Seen.Store(&s)
-	for range runtime.GOMAXPROCS(0) {
-		in := make(chan *nats.Msg, inboxSize)
-		h.Inboxes = append(h.Inboxes, in)
-		h.Work.Go(func() { h.dispatch(in) })
-	}
-	h.Work.Go(h.audit)
-	return h, nil
+	return s, err
 }
 
 // dispatch hands messages to their feeds. It waits for none.

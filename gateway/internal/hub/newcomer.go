@@ -56,30 +56,33 @@ func (f *Feed) dismiss(n *newcomer) {
 	}
 }
 
-// attach makes s a member, from after a sequence. topic is the feed's place among its topics. What
-// was dispatched since is read from the stream and delivered first. The feed goes on in that time.
-func (f *Feed) attach(ctx context.Context, s *Subscriber, topic int, after uint64) error {
+// attach makes s a member, from after a position. topic is the feed's place among its topics. What
+// was dispatched since is read from the streams and delivered first. The feed goes on in that time.
+func (f *Feed) attach(ctx context.Context, s *Subscriber, topic int, after event.Position) error {
 	if f.Live() {
 		f.Mu.Lock()
 		defer f.Mu.Unlock()
-		f.add(s, topic, 0)
+		f.add(s, topic, event.Position{})
 		if f.Special != nil {
 			f.Special.Welcome(s, topic)
 		}
 		return nil
 	}
+	after, err := f.Hub.recall(ctx, s, topic, after)
+	if err != nil {
+		return err
+	}
 	for joined := false; !joined; {
 		f.Mu.Lock()
-		floor := f.Floor
-		if floor <= after {
+		floors := f.position()
+		if after.Covers(floors) {
 			f.add(s, topic, after)
 			f.Mu.Unlock()
 			return nil
 		}
 		n := f.expect()
 		f.Mu.Unlock()
-		var err error
-		if after, joined, err = f.catchUp(ctx, s, topic, event.Span{After: after, Through: floor}, n); err != nil {
+		if after, joined, err = f.catchUp(ctx, s, topic, after, floors, n); err != nil {
 			return err
 		}
 	}
@@ -92,47 +95,48 @@ func (n *newcomer) few() bool {
 	return len(n.events) < 2 || len(n.events) <= FewKept && n.bytes <= fewKeptBytes
 }
 
-// catchUp delivers to a client what was missed, from the stream, and then what was kept for it. It
-// returns the sequence up to which the client has the events, and reports whether it is a member
-// now: it is not if not all could be kept.
-func (f *Feed) catchUp(ctx context.Context, s *Subscriber, topic int, missed event.Span, n *newcomer) (
-	after uint64, joined bool, err error) {
-	h := f.Hub
+// catchUp delivers to a client what was missed up to a position, from the streams, and then what was
+// kept for it. It returns the position up to which the client has the events, and reports whether it is a
+// member now: it is not if not all could be kept.
+func (f *Feed) catchUp(ctx context.Context, s *Subscriber, topic int, after, through event.Position, n *newcomer) (
+	at event.Position, joined bool, err error) {
+	at = after
 	give := func(e *event.Event) {
+		i := f.placeOf(e.Topic)
+		if e.At.Seq <= at.In(i) { // a read has it
+			return
+		}
+		at = at.With(i, e.At.Seq)
+		if f.wide != nil {
+			e = e.For(at)
+		}
 		if s.Deliver(topic, e) {
-			h.Count.Delivered.Add(1)
+			f.Hub.Count.Delivered.Add(1)
 		}
 	}
-	after, err = h.History.Replay(ctx, h.Epoch, f.Filter(), missed.After, missed.Through,
-		func(e *event.Event) error {
-			give(e)
-			return s.To.Flush(ctx)
-		}, func(lost event.Span) { s.To.Gap(topic, event.GapRetention, lost) })
+	for i := range f.width() {
+		if err == nil {
+			at, err = f.Hub.replay(ctx, f.shard(i).History, s, topic, at, i, through.In(i))
+		}
+	}
 	for {
 		f.Mu.Lock()
 		joined = err == nil && !n.behind && n.few()
 		kept := n.give()
 		if joined {
 			for _, e := range kept {
-				if e.At.Seq > after {
-					give(e)
-					after = e.At.Seq
-				}
+				give(e)
 			}
-			f.add(s, topic, after)
+			f.add(s, topic, at)
 		}
 		if joined || err != nil || n.behind {
 			f.dismiss(n)
 			f.Mu.Unlock()
-			return after, joined, err
+			return at, joined, err
 		}
 		f.Mu.Unlock()
 		for _, e := range kept {
-			if e.At.Seq <= after { // the read has it
-				continue
-			}
 			give(e)
-			after = e.At.Seq
 			if err = s.To.Flush(ctx); err != nil {
 				break
 			}

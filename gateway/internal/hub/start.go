@@ -119,6 +119,13 @@ func (f *Feed) close() {
 func (h *Hub) AddFeed(filter string) (*Feed, error) {
 	subject := SubjectOf(filter)
 	f := &Feed{Hub: h, Subject: subject, Wild: event.IsWild(filter)}
+	if f.Wild && len(h.Shards) > 1 && !event.IsLive(filter) {
+		f.wide = new(wide)
+		f.wide.others = make([]struct {
+			lane
+			reading bool
+		}, len(h.Shards)-1)
+	}
 	var err error
 	if f.Sub, err = h.Conn.ChanSubscribe(subject, h.Inbox(subject)); err != nil {
 		return nil, fmt.Errorf("gateway: subscribe: %w", err)
@@ -152,16 +159,25 @@ func (h *Hub) begin(f *Feed) error {
 	if err := h.Conn.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("gateway: subscribe: %w", err)
 	}
-	floor, err := h.History.Last(h.Ctx, f.Filter())
-	if err != nil {
-		return err
+	shards := h.shardsOf(f)
+	floors := make([]uint64, len(shards))
+	for i, shard := range shards {
+		floor, err := shard.History.Last(h.Ctx, f.Filter())
+		if err != nil {
+			return err
+		}
+		now, err := shard.History.First(h.Ctx)
+		if err != nil {
+			return err
+		}
+		floors[i] = max(floor, max(now.First, 1)-1)
 	}
-	now, err := h.History.First(h.Ctx)
-	if err != nil {
-		return err
-	}
-	f.Begin(max(floor, max(now.First, 1)-1))
-	time.AfterFunc(firstAudit, h.AuditNow)
+	f.Begin(floors...)
+	time.AfterFunc(firstAudit, func() {
+		for _, shard := range shards {
+			shard.auditNow()
+		}
+	})
 	return nil
 }
 

@@ -55,7 +55,7 @@ type subscription struct {
 	slot int32  // the client's place in feed.members and one more, or 0; guarded by feed.mu
 	gone bool   // the client was unsubscribed; guarded by feed.mu
 	told bool   // the others know that the client has joined; guarded by feed.mu
-	At   uint64 // the position of an eventStream; guarded by its mu
+	At   uint64 // the position of an eventStream, where the topic has one shard; guarded by its mu
 }
 
 // Durable reports whether one of the client's topics is durable.
@@ -91,6 +91,6 @@ func (s *Subscriber) MissOf(topic int, missed event.Span) event.Miss {
 	if f.Live() {
 		return event.Miss{Topic: f.Filter()}
 	}
-	epoch := f.Hub.Epoch
-	return event.Miss{Topic: f.Filter(), After: event.Position{Epoch: epoch, Seq: missed.After}.String(), Last: event.Position{Epoch: epoch, Seq: missed.Through}.String()}
+	after, through := missed.Positions(f.Hub.Epoch)
+	return event.Miss{Topic: f.Filter(), After: after.String(), Last: through.String()}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/socknotify/socknotify/gateway/internal/event"
 	"github.com/socknotify/socknotify/gateway/internal/hub"
 	"github.com/socknotify/socknotify/gateway/internal/mercure/selector"
+	"github.com/socknotify/socknotify/gateway/internal/stream"
 )
 
 // A ask is what a request to subscribe has beside an ask.
@@ -114,7 +115,7 @@ func (m *Server) begin(ctx context.Context, a *access.Ask) (err error) {
 	case id == earliest:
 		known = false
 	case id[0] == '#':
-		w.After, known = m.positionOf(id)
+		w.After, known, err = m.positionOf(ctx, id)
 	default:
 		w.After, known, err = m.find(ctx, id)
 	}
@@ -144,25 +145,30 @@ func idOf(at event.Position) string { return "#" + at.String() }
 
 // positionOf parses an id that this gateway has made. It reports whether it is one of this stream,
 // or of one that this one was made from.
-func (m *Server) positionOf(id string) (at event.Position, known bool) {
+func (m *Server) positionOf(ctx context.Context, id string) (at event.Position, known bool, err error) {
 	all, err := event.ParsePositions(id[1:])
-	if err != nil || len(all) != 1 || all[0].Epoch == event.Beginning || all[0].Epoch == "" {
-		return at, false
+	if err != nil || len(all) != 1 || all[0].Epoch == event.Beginning || all[0].Epoch == "" || all[0].Others != nil {
+		return at, false, nil
 	}
-	at = all[0]
-	known = at.Epoch == m.hub.Epoch
-	for _, e := range m.hub.Seen.Load().Eras {
-		known = known || e.Epoch == at.Epoch
-	}
-	return at, known
+	known, err = m.hub.Knows(ctx, all[0].Epoch)
+	return all[0], known, err
 }
 
 var errFound = errors.New("found")
 
 // find finds an update by the id that its publisher has chosen. A record with the id is stored
-// before the update is, so the update is after it.
+// before the update is, in the same stream, so the update is after it.
 func (m *Server) find(ctx context.Context, id string) (at event.Position, found bool, err error) {
-	h := m.hub.History
+	for _, h := range m.hub.Generations(event.MercureTopic) {
+		if at, found, err = m.findIn(ctx, h, id); err != nil || found {
+			break
+		}
+	}
+	return at, found, err
+}
+
+// findIn is find in one stream.
+func (m *Server) findIn(ctx context.Context, h *stream.History, id string) (at event.Position, found bool, err error) {
 	record, err := h.Last(ctx, event.MercureIDPrefix+hashOf(id))
 	if err != nil || record == 0 {
 		return at, false, err

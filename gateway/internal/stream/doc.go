@@ -2,6 +2,7 @@
 // in this order:
 //
 //	publish.go  an event is stored, and JetStream's acknowledgement is waited for
+//	layout.go   the streams over which topics are spread
 //	make.go     the stream, which republishes what it has stored: made, changed, or restored
 //	state.go    what the stream's leader says of it, asked once for all that ask at the same time
 //	store.go    what is wrong with the folder of a server

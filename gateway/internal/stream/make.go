@@ -31,6 +31,7 @@ const (
 // A Config describes the stream, as gateway.StreamConfig does.
 type Config struct {
 	Name     string
+	Shards   int
 	Replicas int
 	MaxAge   time.Duration
 	MaxBytes int64
@@ -118,23 +119,61 @@ func erasOf(metadata map[string]string) (eras []Era) {
 	return eras
 }
 
+const epochSize = 8
+
 // NewEpoch returns the name of an epoch.
 func NewEpoch() string {
-	b := make([]byte, 4)
+	b := make([]byte, epochSize/2)
 	crand.Read(b)
 	return hex.EncodeToString(b)
 }
 
-// EndEra gives a stream that was made from a backup a new epoch, and opens it.
-func EndEra(ctx context.Context, js jetstream.JetStream, name string) error {
-	return updateStream(ctx, js, name, func(info *jetstream.StreamInfo) {
+// EndEra gives the streams that were made from a backup a new epoch, and opens those that take events.
+// If shards is another number than that of the backup, it is that of the streams then. The first stream
+// comes last: until then it says that it is being restored, and with which epoch.
+func EndEra(ctx context.Context, js jetstream.JetStream, name string, shards int) error {
+	head, err := js.Stream(ctx, name)
+	if err != nil {
+		return err
+	}
+	m := head.CachedInfo().Config.Metadata
+	l, err := layoutOf(name, m)
+	if err != nil {
+		return err
+	}
+	epoch, whole := m[restoringKey], m[closedKey] != ""
+	if len(epoch) != epochSize { // of an earlier version
+		epoch = NewEpoch()
+	}
+	changes := shards != 0 && shards != l.Shards()
+	end := func(info *jetstream.StreamInfo, generation, shard int) {
 		m := info.Config.Metadata
-		eras := append([]Era{{m[EpochKey], info.State.LastSeq, m[closedKey] != ""}}, erasOf(m)...)
-		m[EpochKey] = NewEpoch()
-		m[erasKey] = string(event.Encode(eras[:min(len(eras), maxEras)]))
+		if m[EpochKey] != epoch {
+			eras := append([]Era{{m[EpochKey], info.State.LastSeq, whole}}, erasOf(m)...)
+			m[EpochKey] = epoch
+			m[erasKey] = string(event.Encode(eras[:min(len(eras), maxEras)]))
+		}
 		delete(m, restoringKey)
 		delete(m, closedKey)
-		info.Config.Subjects = []string{event.StoredPrefix + ">"}
+		if generation == l.now() && !changes {
+			info.Config.Subjects = []string{event.StoredIn(shard, l.Shards()) + ">"}
+		}
+	}
+	err = l.others(func(name string, generation, shard int) error {
+		return updateStream(ctx, js, name, func(info *jetstream.StreamInfo) { end(info, generation, shard) })
+	})
+	if err != nil {
+		return err
+	}
+	next := l
+	if changes {
+		if next, err = l.extend(ctx, js, shards, epoch); err != nil {
+			return err
+		}
+	}
+	return updateStream(ctx, js, name, func(info *jetstream.StreamInfo) {
+		end(info, 0, 0)
+		next.note(info.Config.Metadata)
 	})
 }
 
@@ -162,54 +201,51 @@ var errRestoring = errors.New("it is being restored")
 
 const DefaultName = "PUSH"
 
-// Make makes the stream, unless it exists, and returns its name. In a cluster it tries again
+// Make makes the streams, unless they exist, and returns their layout. In a cluster it tries again
 // until there is a leader. maxEvent is the largest event.
-func Make(ctx context.Context, conn *nats.Conn, c Config, maxEvent int, log *slog.Logger) (
-	name string, err error) {
+func Make(ctx context.Context, conn *nats.Conn, c Config, maxEvent int, log *slog.Logger) (Layout, error) {
 	js, err := jetstream.New(conn)
 	if err != nil {
-		return "", fmt.Errorf("gateway: %w", err)
+		return Layout{}, fmt.Errorf("gateway: %w", err)
 	}
 	if c.Name == "" {
 		c.Name = DefaultName
 	}
 	maxAge := cmp.Or(c.MaxAge, 24*time.Hour)
 	config := jetstream.StreamConfig{
-		Name: c.Name, Subjects: []string{event.StoredPrefix + ">"}, Replicas: cmp.Or(c.Replicas, 1),
-		MaxAge: maxAge, MaxBytes: cmp.Or(c.MaxBytes, 1<<30),
+		Replicas: cmp.Or(c.Replicas, 1),
+		MaxAge:   maxAge, MaxBytes: cmp.Or(c.MaxBytes, 1<<30),
 		Duplicates: cmp.Or(c.Window, min(2*time.Minute, maxAge)),
 		Storage:    jetstream.FileStorage, Discard: jetstream.DiscardOld,
 		AllowDirect: true, DenyDelete: true, DenyPurge: true,
 		MaxMsgSize: int32(min(maxEvent+MaxHeaders, math.MaxInt32)),
-		RePublish: &jetstream.RePublish{
-			Source: event.StoredPrefix + ">", Destination: event.RepublishedPrefix + ">"},
-		Metadata: map[string]string{EpochKey: NewEpoch()},
+		Metadata:   map[string]string{EpochKey: NewEpoch()},
 	}
 	reported := ""
 	for first := true; ; first = false {
-		exists, err := tryStream(ctx, js, c, config, log)
+		layout, exists, err := tryStream(ctx, js, c, config, log)
 		if exists && first && c.Restore != nil {
 			log.Info("gateway: the stream exists, so the backup is not restored", "stream", c.Name)
 		}
 		if err == nil {
-			return c.Name, nil
+			return layout, nil
 		}
 		if errors.Is(err, ErrBackup) || errors.Is(err, ErrClosed) || errors.Is(err, ErrStream) {
-			return "", err
+			return layout, err
 		}
 		if text := err.Error(); text != reported { // it may last until other members have started, or for good
 			reported = text
 			log.Info("gateway: the stream does not exist yet", "stream", c.Name, "err", err)
 		}
 		if !Sleep(ctx, 200*time.Millisecond) {
-			return "", fmt.Errorf("gateway: make stream %s: %w", c.Name, err)
+			return layout, fmt.Errorf("gateway: make stream %s: %w", c.Name, err)
 		}
 	}
 }
 
-// tryStream makes the stream, or changes the one that exists.
+// tryStream makes the streams, or changes those that exist.
 func tryStream(ctx context.Context, js jetstream.JetStream, c Config,
-	config jetstream.StreamConfig, log *slog.Logger) (exists bool, err error) {
+	config jetstream.StreamConfig, log *slog.Logger) (l Layout, exists bool, err error) {
 	try, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	stream, err := js.Stream(try, c.Name)
@@ -220,36 +256,73 @@ func tryStream(ctx context.Context, js jetstream.JetStream, c Config,
 		if restoring = m[restoringKey] != ""; restoring {
 			break
 		}
-		if m[closedKey] != "" {
-			return true, ErrClosed
+		l, err = layoutOf(c.Name, m)
+		switch {
+		case err != nil:
+			return l, true, err
+		case m[closedKey] != "":
+			return l, true, ErrClosed
+		case m[reshardingKey] != "":
+			return l, true, fmt.Errorf("%w: a change to %s shards was interrupted: do it again", ErrStream, m[reshardingKey])
 		}
-		return true, c.apply(try, js, stream.CachedInfo().Config, log)
+		if err := l.check(c.Shards); err != nil {
+			return l, true, err
+		}
+		return l, true, l.apply(try, js, &c, log)
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
-		return false, err
+		return l, false, err
 	}
 	switch {
 	case restoring && c.Restore == nil:
-		return false, errRestoring
+		return l, false, errRestoring
 	case c.Await:
-		return false, err
+		return l, false, err
 	case c.Restore == nil:
-		_, err = js.CreateStream(try, config)
-		return false, refusal(err, fmt.Sprintf("Replicas %d, MaxAge %v, MaxBytes %d, Window %v",
+		l = Layout{c.Name, []Generation{{Shards: max(c.Shards, 1)}}}
+		epoch, err := l.create(try, js, config)
+		if err == nil { // the first stream comes last, so that there are all if it is there
+			head := l.settings(config, 0, 0)
+			head.Metadata[EpochKey] = epoch
+			l.note(head.Metadata)
+			_, err = js.CreateStream(try, head)
+		}
+		return l, false, refusal(err, fmt.Sprintf("Replicas %d, MaxAge %v, MaxBytes %d, Window %v",
 			config.Replicas, config.MaxAge, config.MaxBytes, config.Duplicates))
 	case !restoring:
 		if err = Restore(ctx, js.Conn(), c); err != nil {
-			return false, err
+			return l, false, err
 		}
 	}
 	end, cancelEnd := context.WithTimeout(ctx, RequestTimeout) // a restore takes its time
 	defer cancelEnd()
-	if err = EndEra(end, js, c.Name); err != nil {
-		return false, err
+	if err = EndEra(end, js, c.Name, c.Shards); err != nil {
+		return l, false, err
 	}
 	if stream, err = js.Stream(end, c.Name); err != nil {
-		return false, err
+		return l, false, err
 	}
-	return false, c.apply(end, js, stream.CachedInfo().Config, log)
+	if l, err = layoutOf(c.Name, stream.CachedInfo().Config.Metadata); err != nil {
+		return l, false, err
+	}
+	return l, false, l.apply(end, js, &c, log)
+}
+
+// apply changes all streams to what is set in c.
+func (l Layout) apply(ctx context.Context, js jetstream.JetStream, c *Config, log *slog.Logger) error {
+	one := func(name string, _, _ int) error {
+		stream, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("%w: %s does not exist, and is one of the streams of %s", ErrStream, name, l.Name)
+		}
+		if err != nil {
+			return err
+		}
+		return c.apply(ctx, js, stream.CachedInfo().Config, log)
+	}
+	if err := one(l.Name, 0, 0); err != nil {
+		return err
+	}
+	return l.others(one)
 }
 
 // Sleep waits for a time. It reports whether that has passed, and not ctx ended first.

@@ -23,9 +23,10 @@ import (
 // has every earlier one of its filter. So a reader that knows the sequence of an event can tell
 // when it has everything up to that event, and asks again until it has.
 type History struct {
-	conn *nats.Conn
-	name string          // of the stream
-	ctx  context.Context // ends requests that are under way
+	conn   *nats.Conn
+	name   string          // of the stream
+	prefix string          // of the subjects of its events
+	ctx    context.Context // ends requests that are under way
 	// slots bounds the requests under way that read events. When a node dies, thousands of clients
 	// come back to the others at once; without a bound, their reads keep the stream's locks and the
 	// connection's goroutine in the leader busy, and publishers get no acknowledgement until all
@@ -42,9 +43,19 @@ type History struct {
 	Previous State // the last answer of the leader
 }
 
-// NewHistory returns a reader of a stream. ctx ends its requests, and work counts its goroutines.
-func NewHistory(conn *nats.Conn, name string, ctx context.Context, work *sync.WaitGroup) *History {
-	h := &History{conn: conn, name: name, ctx: ctx, Slots: make(chan struct{}, MaxReads)}
+// NewHistories returns readers of the streams of one generation. ctx ends their requests, and work counts
+// their goroutines.
+func NewHistories(conn *nats.Conn, l Layout, generation int, ctx context.Context, work *sync.WaitGroup) []*History {
+	all := make([]*History, l.Generations[generation].Shards)
+	for shard := range all {
+		prefix := event.StoredIn(shard, len(all))
+		all[shard] = newHistory(conn, l.Stream(generation, shard), prefix, ctx, work)
+	}
+	return all
+}
+
+func newHistory(conn *nats.Conn, name, prefix string, ctx context.Context, work *sync.WaitGroup) *History {
+	h := &History{conn: conn, name: name, prefix: prefix, ctx: ctx, Slots: make(chan struct{}, MaxReads)}
 	h.States.ask, h.States.work = h.askState, work
 	h.edges.ask, h.edges.work = h.askFirst, work
 	return h
@@ -152,8 +163,11 @@ func (h *History) Last(ctx context.Context, filter string) (uint64, error) {
 		return 0, err
 	}
 	defer h.Release()
-	return h.find(ctx, map[string]string{"last_by_subj": event.StoredPrefix + filter})
+	return h.find(ctx, map[string]string{"last_by_subj": h.Subject(filter)})
 }
+
+// Subject returns the subject of the events of a filter.
+func (h *History) Subject(filter string) string { return h.prefix + filter }
 
 // A GetRequest is a direct get.
 type GetRequest struct {
@@ -214,9 +228,10 @@ func (h *History) Get(ctx context.Context, r GetRequest) (found batch, err error
 }
 
 // Before returns the sequence after which a filter has n events, or all that it has if these are
-// fewer. A replica that lags knows of fewer events than the leader; then there are more than n.
+// fewer, and how many it has there. A replica that lags knows of fewer events than the leader; then
+// there are more than n.
 func (h *History) Before(ctx context.Context, filter string, n int, s State) (
-	seq uint64, err error) {
+	seq uint64, found int, err error) {
 	first := max(s.First, 1)
 	// From low on there are more than n, unless it is 0; from end on, fewer.
 	low, end := uint64(0), s.Last+1
@@ -225,20 +240,50 @@ func (h *History) Before(ctx context.Context, filter string, n int, s State) (
 		if low > 0 {
 			at = low + (end-low)/2
 		}
-		found, err := h.Get(ctx, GetRequest{Seq: at, Next: event.StoredPrefix + filter, Batch: 1})
+		got, err := h.Get(ctx, GetRequest{Seq: at, Next: h.Subject(filter), Batch: 1})
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		switch count := uint64(len(found.Messages)) + found.left; {
+		switch count := uint64(len(got.Messages)) + got.left; {
 		case count == uint64(n), count < uint64(n) && at == first:
-			return at - 1, nil
+			return at - 1, int(count), nil
 		case count > uint64(n):
 			low = at
 		default:
 			end = at
 		}
 	}
-	return max(low, first) - 1, nil
+	if low == 0 {
+		return first - 1, 0, nil
+	}
+	return max(low, first) - 1, n, nil
+}
+
+// A Stamp is when an event was stored.
+type Stamp struct {
+	Seq uint64
+	At  time.Time
+}
+
+// Stamps returns when the events of a filter after a sequence were stored, at most n of them.
+func (h *History) Stamps(ctx context.Context, filter string, after uint64, n int) (all []Stamp, err error) {
+	for len(all) < n {
+		r := GetRequest{Seq: after + 1, Next: h.Subject(filter), Batch: min(n-len(all), batchSize), MaxBytes: batchBytes}
+		found, err := h.Get(ctx, r)
+		if err != nil || len(found.Messages) == 0 {
+			return all, err
+		}
+		for _, m := range found.Messages {
+			seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+			at, err2 := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
+			if err != nil || err2 != nil {
+				return nil, errUnexpected
+			}
+			all = append(all, Stamp{seq, at})
+			after = seq
+		}
+	}
+	return all, nil
 }
 
 // has reports whether the event with a sequence has the data. It does not know that of one that has
@@ -257,9 +302,9 @@ func (h *History) has(ctx context.Context, seq uint64, data []byte) bool {
 }
 
 // Stored makes an event of a message that a direct get has returned.
-func Stored(m *nats.Msg, epoch string) (*event.Event, error) {
+func (h *History) Stored(m *nats.Msg, epoch string) (*event.Event, error) {
 	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
-	topic, ok := strings.CutPrefix(m.Header.Get("Nats-Subject"), event.StoredPrefix)
+	topic, ok := strings.CutPrefix(m.Header.Get("Nats-Subject"), h.prefix)
 	if err != nil || !ok {
 		return nil, errUnexpected
 	}
@@ -281,14 +326,14 @@ func (h *History) Replay(ctx context.Context, epoch, filter string, after, throu
 		if ctx.Err() != nil {
 			return after, context.Cause(ctx)
 		}
-		next := GetRequest{Seq: after + 1, Next: event.StoredPrefix + filter, Batch: batchSize, MaxBytes: batchBytes}
+		next := GetRequest{Seq: after + 1, Next: h.Subject(filter), Batch: batchSize, MaxBytes: batchBytes}
 		found, err := h.Get(ctx, next)
 		if err != nil {
 			return after, err
 		}
 		events := make([]*event.Event, len(found.Messages))
 		for i, m := range found.Messages {
-			if events[i], err = Stored(m, epoch); err != nil {
+			if events[i], err = h.Stored(m, epoch); err != nil {
 				return after, err
 			}
 		}
@@ -323,4 +368,20 @@ func (h *History) Replay(ctx context.Context, epoch, filter string, after, throu
 		wait = min(2*wait, 200*time.Millisecond)
 	}
 	return after, nil
+}
+
+// Name returns the name of the stream.
+func (h *History) Name() string { return h.name }
+
+// Lead asks the leader to let another member lead the stream.
+func (h *History) Lead(ctx context.Context, member string) error {
+	var answer struct{ Error *apiError }
+	request := map[string]any{"placement": map[string]string{"preferred": member}}
+	if err := h.call(ctx, "STREAM.LEADER.STEPDOWN.", request, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("%w: %s", errUnexpected, answer.Error.Description)
+	}
+	return nil
 }

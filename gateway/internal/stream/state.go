@@ -22,6 +22,7 @@ type State struct {
 	Keeps       uint64        // so many events are kept at least, up to the age maxAge
 	MaxAge      time.Duration // no limit is a long time
 	Oldest      time.Time     // when the first event was stored; zero if there is none
+	Ended       bool          // it takes no event, because the number of shards has changed
 	Members     []Replica
 	Since       time.Time // since when there is this leader, and its stream has not become shorter
 }
@@ -118,7 +119,8 @@ func (h *History) readState() (s State, err error) {
 	c := &answer.Config
 	s = State{Epoch: c.Metadata[EpochKey], Eras: erasOf(c.Metadata),
 		First: answer.State.FirstSeq, Last: answer.State.LastSeq, Members: members,
-		Keeps: math.MaxUint64, MaxAge: math.MaxInt64}
+		Keeps: math.MaxUint64, MaxAge: math.MaxInt64,
+		Ended: slices.Equal(c.Subjects, []string{noSubject(h.name)}) && c.Metadata[closedKey] == ""}
 	if answer.State.Msgs > 0 {
 		s.Oldest = answer.State.FirstTime
 	}
@@ -154,7 +156,7 @@ func (h *History) readState() (s State, err error) {
 		young := asked.Add(min(MaxSkew, c.MaxAge/8) - c.MaxAge)
 		if answer.State.FirstTime.Before(young) {
 			since, err := h.find(h.ctx, map[string]any{
-				"start_time": young.UTC(), "next_by_subj": event.StoredPrefix + ">"})
+				"start_time": young.UTC(), "next_by_subj": h.Subject(">")})
 			switch {
 			case err != nil:
 				return s, err

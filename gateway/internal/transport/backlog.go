@@ -16,7 +16,7 @@ func (b *backlog) add(topic int, missed event.Span) {
 		*b = make(backlog)
 	}
 	if before, ok := (*b)[topic]; ok {
-		missed.After = before.After
+		missed = before.Join(missed)
 	}
 	(*b)[topic] = missed
 }

@@ -181,9 +181,8 @@ func (p *longPoll) compose(topic int, e *event.Event) {
 	answer.add(p.missed)
 	if p.joined { // the client must not come back with ids that are too old
 		for i := range p.Topics {
-			if after, f := &p.wants[i].After, p.Topics[i].Feed; !f.Live() {
-				after.Seq = max(after.Seq, f.Checked.Load())
-			}
+			after := &p.wants[i].After
+			*after, _ = p.Topics[i].Advance(*after)
 		}
 	}
 	if e != nil {
@@ -207,7 +206,7 @@ func (p *longPoll) Visits() {}
 func (p *longPoll) Gap(topic int, reason string, missed event.Span) {
 	p.mu.Lock()
 	if p.body == nil {
-		p.wants[topic].After.Seq = missed.Through
+		_, p.wants[topic].After = missed.Positions(p.Topics[topic].Hub.Epoch)
 		p.missed = &event.Gap{Reason: reason, Missed: []event.Miss{p.MissOf(topic, missed)}}
 	}
 	p.mu.Unlock()
@@ -234,7 +233,7 @@ func (p *longPoll) Unsubscribed(_ *Server, filter string) {
 // advance notes that the client has an event of the topic.
 func advance(w *hub.Want, e *event.Event) {
 	if e.At.Seq > 0 {
-		w.After = e.At
+		w.After = e.Position()
 	}
 }
 
@@ -277,7 +276,7 @@ func (c *collector) Gap(topic int, reason string, missed event.Span) {
 		return
 	}
 	c.answer.add(&event.Gap{Reason: reason, Missed: []event.Miss{c.subscriber.MissOf(topic, missed)}})
-	c.wants[topic].After.Seq = missed.Through
+	_, c.wants[topic].After = missed.Positions(c.subscriber.Topics[topic].Hub.Epoch)
 }
 
 func (c *collector) Flush(context.Context) error {

@@ -21,9 +21,57 @@ type eventStream struct {
 	conn *sse.Conn
 
 	mu     sync.Mutex
-	missed backlog
+	rare   *rare
 	form   event.Form
 	joined bool // what the client has missed was sent
+}
+
+// rare is what few clients have.
+type rare struct {
+	missed backlog
+	wide   map[int]event.Position // by topic, where it has several shards
+}
+
+// missed returns the events that were dropped, or nil.
+func (s *eventStream) missed() backlog {
+	if s.rare == nil {
+		return nil
+	}
+	return s.rare.missed
+}
+
+// more returns what few clients have.
+func (s *eventStream) more() *rare {
+	if s.rare == nil {
+		s.rare = new(rare)
+	}
+	return s.rare
+}
+
+// position returns the position of a topic. The caller holds s.mu, and the client has its topics.
+func (s *eventStream) position(topic int) event.Position {
+	if s.rare != nil {
+		if at, ok := s.rare.wide[topic]; ok {
+			return at
+		}
+	}
+	t := &s.Topics[topic]
+	return event.Position{Epoch: t.Hub.Epoch, Seq: t.At}
+}
+
+// move sets the position of a topic. The caller holds s.mu, or is the only one that knows of s.
+func (s *eventStream) move(topic int, at event.Position) {
+	if at.Others == nil {
+		if s.rare != nil {
+			delete(s.rare.wide, topic)
+		}
+		s.Topics[topic].At = at.Seq
+		return
+	}
+	if s.more().wide == nil {
+		s.rare.wide = make(map[int]event.Position)
+	}
+	s.rare.wide[topic] = at
 }
 
 func (t *Server) NewEvents() *sse.Server {
@@ -58,8 +106,13 @@ func (t *Server) openEvents(c *sse.Conn, r *http.Request, _ string) error {
 	a.Identify(&s.Subscriber)
 	c.Value = s
 	*a.Kept = true
+	for i, w := range a.Wants {
+		if w.After.Others != nil {
+			s.move(i, w.After)
+		}
+	}
 	if hub.Durable(a.Wants) { // a client that comes back before its first event has an id, too
-		at := func(i int) uint64 { return a.Wants[i].After.Seq }
+		at := func(i int) event.Position { return a.Wants[i].After }
 		b := event.AppendPositions([]byte("id: "), t.Hub.Epoch, len(a.Wants), at)
 		b = append(b, '\n')
 		if a.Gap == nil {
@@ -88,9 +141,13 @@ func (s *eventStream) way() string { return "sse" }
 func (s *eventStream) Send(topic int, e *event.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := s.missed == nil || s.tellMissed() // before the position is that of the event
-	if e.At.Seq > 0 {
+	told := s.missed() == nil || s.tellMissed() // before the position is that of the event
+	switch {
+	case e.At.Seq == 0:
+	case e.Wide == nil && s.rare == nil:
 		s.Topics[topic].At = e.At.Seq
+	default:
+		s.move(topic, e.Position())
 	}
 	err := stream.ErrQueueFull
 	switch {
@@ -114,8 +171,12 @@ var blocks = sync.Pool{New: func() any { return new([]byte) }}
 func (s *eventStream) Gap(topic int, reason string, missed event.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := &s.Topics[topic].At
-	*at = max(*at, missed.Through)
+	if missed.Wide != nil {
+		s.move(topic, missed.Wide.Through)
+	} else {
+		at := s.position(topic)
+		s.move(topic, at.With(0, max(at.Seq, missed.Through)))
+	}
 	err := s.stream().WriteShared(s.withGap(event.Gap{Reason: reason, Missed: []event.Miss{s.MissOf(topic, missed)}}))
 	s.note(err, topic, missed)
 }
@@ -124,16 +185,16 @@ func (s *eventStream) Gap(topic int, reason string, missed event.Span) {
 // holds s.mu.
 func (s *eventStream) note(err error, topic int, missed event.Span) {
 	if err == stream.ErrQueueFull {
-		s.missed.add(topic, missed)
+		s.more().missed.add(topic, missed)
 	}
 }
 
 // tellMissed tells the client which events were dropped. It reports whether there was room for
 // that. The caller holds s.mu.
 func (s *eventStream) tellMissed() bool {
-	told := s.stream().WriteShared(s.withGap(s.missed.gap(&s.Subscriber))) == nil
+	told := s.stream().WriteShared(s.withGap(s.rare.missed.gap(&s.Subscriber))) == nil
 	if told {
-		s.missed = nil
+		s.rare.missed = nil
 	}
 	return told
 }
@@ -144,7 +205,7 @@ func (s *eventStream) heartbeat() {
 	defer s.mu.Unlock()
 	b := heartbeat
 	switch {
-	case s.missed != nil:
+	case s.missed() != nil:
 		s.tellMissed()
 		return
 	case s.catchUp(): // a client whose topics are quiet must not come back with an id that is too old
@@ -195,8 +256,7 @@ func (s *eventStream) say(name string, data any) {
 // appendID appends the line with the client's id. The caller holds s.mu.
 func (s *eventStream) appendID(b []byte) []byte {
 	s.catchUp()
-	at := func(i int) uint64 { return s.Topics[i].At }
-	b = event.AppendPositions(append(b, "id: "...), s.Topics[0].Hub.Epoch, len(s.Topics), at)
+	b = event.AppendPositions(append(b, "id: "...), s.Topics[0].Hub.Epoch, len(s.Topics), s.position)
 	return append(b, '\n')
 }
 
@@ -210,9 +270,9 @@ func (s *eventStream) catchUp() (moved bool) {
 		return false
 	}
 	for i := range s.Topics {
-		t := &s.Topics[i]
-		if checked := t.Checked.Load(); !t.Live() && checked > t.At {
-			t.At, moved = checked, true
+		if at, further := s.Topics[i].Advance(s.position(i)); further {
+			s.move(i, at)
+			moved = true
 		}
 	}
 	return moved
