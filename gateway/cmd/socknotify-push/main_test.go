@@ -202,6 +202,10 @@ func TestWrongUsage(t *testing.T) {
 		"--restore x --await-stream": "--restore",
 		"backup":                     "one file",
 		"backup --nothing x":         "nothing",
+		"reshard":                    "one number",
+		"reshard 0":                  "1 to 64",
+		"reshard four":               "one number",
+		"--shards 65":                "--shards 65",
 		"--nothing":                  "nothing",
 	} {
 		var out bytes.Buffer

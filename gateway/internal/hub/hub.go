@@ -107,8 +107,10 @@ func New(ctx context.Context, conn *nats.Conn, layout stream.Layout, largest int
 
 // wait returns the state of the stream, when it can be read.
 func (h *Shard) wait(ctx context.Context) (stream.State, error) {
+	began := time.Now() // a member may not know yet of a stream that another one has just made
 	s, err := h.History.State(ctx)
-	for errors.Is(err, stream.ErrNoStream) && !errors.Is(err, stream.ErrDeleted) && ctx.Err() == nil {
+	for errors.Is(err, stream.ErrNoStream) && ctx.Err() == nil &&
+		(!errors.Is(err, stream.ErrDeleted) || time.Since(began) < stream.RequestTimeout) {
 		if stream.Sleep(ctx, 200*time.Millisecond) { // an election may be under way, or the leader is busy
 			s, err = h.History.State(ctx)
 		}

@@ -170,7 +170,7 @@ func (h *Shard) spread(s *stream.State) {
 	}
 	h.asked = time.Now()
 	if err := h.History.Lead(h.hub.Ctx, next.Name); err != nil {
-		h.hub.log.Info("gateway: a leader was not moved", "stream", h.History.Name(), "to", next.Name, "err", err)
+		h.hub.log.Info("gateway: a leader was not moved", "stream", h.History.Name(), "name", next.Name, "err", err)
 	}
 }
 
