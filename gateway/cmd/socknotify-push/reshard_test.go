@@ -76,7 +76,8 @@ const shardScript = `
 	await round(3)
 	const again = connect(url, { transports: [way] })
 	again.subscribe('t.*', e => got.all.push(e.data), { after: lastId })
-	again.subscribe('t.>', e => got.last.push(e.data), { last: 3 })
+	const other = connect(url, { transports: [way] })
+	other.subscribe('t.>', e => got.last.push(e.data), { last: 3 })
 	await until('the last', () => got.last.length === 3)
 	await round(4)
 	await until('the rest', () => got.all.length === 48 && got.last.length === 15)
@@ -85,6 +86,7 @@ const shardScript = `
 		if (of !== [1, 2, 3, 4].map(n => t + ' ' + n).join()) console.log(t, 'has', of)
 	}
 	again.close()
+	other.close()
 	writer.close()
 	console.log('done')
 `
