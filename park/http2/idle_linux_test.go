@@ -26,7 +26,7 @@ import (
 
 func playRole() bool {
 	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused,
-		"readers": playReaders, "host": playHost}.Play()
+		"readers": playReaders, "host": playHost, "rare load": playRareLoad}.Play()
 }
 
 // The headers of a request by Go's client, of one by a browser, and of a browser's for a WebSocket.
@@ -175,6 +175,41 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
+// BenchmarkWake measures a request on a connection that asks once in two seconds.
+func BenchmarkWake(b *testing.B) {
+	for _, kind := range []string{"h2c", "tls"} {
+		b.Run(kind, func(b *testing.B) {
+			for b.Loop() {
+				idling.CompareWakes(b, "net/http "+kind, "http2 "+kind, kind)
+			}
+		})
+	}
+}
+
+func playRareLoad(args []string) {
+	idling.RareLoad(func() (ask func() error, err error) {
+		conn, err := dialServer(args[0], args[1])
+		if err == nil {
+			err = request(conn, goHeaders, 1, true, endsStream)
+		}
+		f, next := http2.NewFramer(conn, conn), uint32(1)
+		return func() error {
+			next += 2
+			block := []byte("\x82\x86\x84\x01\x09localhost") // GET http / and an :authority that is not indexed
+			if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: next, BlockFragment: block,
+				EndStream: true, EndHeaders: true}); err != nil {
+				return err
+			}
+			for {
+				fr, err := f.ReadFrame()
+				if err != nil || endsStream(fr.Header()) {
+					return err
+				}
+			}
+		}, err
+	})
+}
+
 func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
 
 func playServer(args []string) {
@@ -264,19 +299,14 @@ var zeros [32 << 10]byte
 // playClients sends one request on each connection, and keeps nothing of a connection but the socket, or TLS.
 func playClients(args []string) {
 	idling.Connect(func() (net.Conn, error) {
-		conn, err := net.Dial("tcp", args[0])
+		conn, err := dialServer(args[0], args[1])
 		if err != nil {
 			return nil, err
-		}
-		if args[1] == "tls" {
-			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		}
 		headers := map[string][]string{
 			"go": goHeaders, "browser": browserHeaders, "socket": socketHeaders,
 			"tunnel": tunnelHeaders}[args[2]]
-		answered := func(h http2.FrameHeader) bool {
-			return h.Type == http2.FrameData && h.Flags.Has(http2.FlagDataEndStream)
-		}
+		answered := endsStream
 		streams := 1
 		if len(args) > 3 {
 			if streams, err = strconv.Atoi(args[3]); err != nil {
@@ -290,6 +320,18 @@ func playClients(args []string) {
 		}
 		return conn, request(conn, headers, streams, args[2] != "socket" && args[2] != "tunnel", answered)
 	})
+}
+
+func dialServer(address, kind string) (net.Conn, error) {
+	conn, err := net.Dial("tcp", address)
+	if err == nil && kind == "tls" {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	}
+	return conn, err
+}
+
+func endsStream(h http2.FrameHeader) bool {
+	return h.Type == http2.FrameData && h.Flags.Has(http2.FlagDataEndStream)
 }
 
 // request opens streams with one request each, and waits until each is answered, unless answered is

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/park"
+	socknotify "github.com/socknotify/socknotify/websocket"
 )
 
 func TestMain(m *testing.M) {
@@ -39,6 +41,18 @@ func BenchmarkIdle(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			for b.Loop() {
 				idling.Measure(b, kind).Report(b)
+			}
+		})
+	}
+}
+
+// BenchmarkWake measures a message and its echo on a connection that has one in two seconds. The other server has a
+// goroutine for each connection.
+func BenchmarkWake(b *testing.B) {
+	for _, other := range []string{"goroutine", "goroutine, coder"} {
+		b.Run(other, func(b *testing.B) {
+			for b.Loop() {
+				idling.CompareWakes(b, other, "package websocket")
 			}
 		})
 	}
@@ -123,6 +137,12 @@ var idleKinds = map[string]func() echoServer{
 			}
 		}), func() int { return min(int(answered.Load()), lot.Stats().Parked) }}
 	},
+	"package websocket": func() echoServer {
+		s := &socknotify.Server{OnMessage: func(c *socknotify.Conn, kind socknotify.Kind, text []byte) error {
+			return c.Write(kind, text)
+		}}
+		return echoServer{s.ServeHTTP, func() int { return s.Stats().Parked }}
+	},
 }
 
 // echo is a message and its answer.
@@ -135,7 +155,7 @@ func echo(conn net.Conn) error {
 }
 
 func playRole() bool {
-	return idling.Roles{"server": playServer, "clients": playClients}.Play()
+	return idling.Roles{"server": playServer, "clients": playClients, "rare load": playRareLoad}.Play()
 }
 
 func playServer(args []string) {
@@ -145,7 +165,7 @@ func playServer(args []string) {
 	}
 	s := idleKinds[args[0]]()
 	server := &http.Server{Handler: s.serve}
-	if args[0] == "park" {
+	if !strings.HasPrefix(args[0], "goroutine") {
 		ours := park.HTTPServer{Server: server}
 		go ours.Serve(ln)
 	} else {
@@ -156,17 +176,34 @@ func playServer(args []string) {
 
 func playClients(args []string) {
 	idling.Connect(func() (net.Conn, error) {
-		conn, in, _, err := ws.Dial(context.Background(), "ws://"+args[0])
-		if err != nil {
-			return nil, err
+		conn, err := dial(args[0])
+		if err == nil {
+			err = ask(conn)
 		}
-		if in != nil {
-			return nil, fmt.Errorf("%d bytes before a message", in.Buffered())
-		}
-		if err := wsutil.WriteClientText(conn, []byte("x")); err != nil {
-			return nil, err
-		}
-		_, err = io.ReadFull(conn, make([]byte, 3))
 		return conn, err
 	})
+}
+
+func playRareLoad(args []string) {
+	idling.RareLoad(func() (func() error, error) {
+		conn, err := dial(args[0])
+		return func() error { return ask(conn) }, err
+	})
+}
+
+func dial(address string) (net.Conn, error) {
+	conn, in, _, err := ws.Dial(context.Background(), "ws://"+address)
+	if err == nil && in != nil {
+		err = fmt.Errorf("%d bytes before a message", in.Buffered())
+	}
+	return conn, err
+}
+
+// ask sends a message, and reads its echo.
+func ask(conn net.Conn) error {
+	if err := wsutil.WriteClientText(conn, []byte("x")); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 3))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +19,21 @@ import (
 	"github.com/socknotify/socknotify/internal/serving/tlsrecord"
 )
 
-// Conns is the number of connections. A test program may set it first in TestMain.
-var Conns = 5000
+// Conns is the number of connections: 5,000, or what the environment variable SOCKNOTIFY_CONNS says. A test program may
+// set it first in TestMain.
+var Conns = connsFromEnv()
+
+func connsFromEnv() int {
+	text, ok := os.LookupEnv("SOCKNOTIFY_CONNS")
+	if !ok {
+		return 5000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 0 {
+		log.Fatalf("SOCKNOTIFY_CONNS is %q", text)
+	}
+	return n
+}
 
 // A Usage is the additional memory of a server with connections, in bytes. Heap is measured after two garbage
 // collections. Stack is the memory that the runtime uses for stacks. RSS is measured after the runtime has returned
