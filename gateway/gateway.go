@@ -21,8 +21,9 @@ import (
 )
 
 // A Gateway serves one node's clients. It is an http.Handler with the paths that openapi.yaml
-// describes; those of Mercure's protocol are there if Config.Mercure enables it. A program serves it by a park.HTTPServer, so that connections between requests are parked
-// too. Its methods may be called concurrently.
+// describes; those of Mercure's protocol are there if Config.Mercure enables it. A program serves it by
+// a park.HTTPServer, so that connections between requests are parked too. Its methods may be called
+// concurrently.
 type Gateway struct {
 	config     Config
 	hub        *hub.Hub

@@ -66,7 +66,7 @@ class Push {
     for (const t of this.#options.transports) {
       if (!defaults.transports.includes(t)) throw new TypeError(`push: no transport ${t}`)
     }
-    // One that cannot work here would be tried for ever.
+    // One that cannot work here would be tried again and again.
     if (!(this.#options.WebSocket ?? globalThis.WebSocket)) {
       this.#options.transports = this.#options.transports.filter(t => t !== 'websocket')
       if (!this.#options.transports.length) {
